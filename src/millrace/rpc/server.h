@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "millrace/base/function.h"
+#include "millrace/base/log.h"
+#include "millrace/base/metrics.h"
+#include "millrace/base/status.h"
+#include "millrace/exec/event_loop.h"
+#include "millrace/rpc/service.h"
+
+namespace millrace::rpc {
+
+struct ServerOptions {
+  // "127.0.0.1:7630" (port 0 = any free one), "[::1]:7630", "unix:/path". At least one.
+  std::vector<std::string> listen;
+  std::size_t receive_message_bytes_max = 4u << 20;
+  std::uint32_t concurrent_streams_max = 1'000;   // Per connection; told to the client.
+  std::size_t connections_max = 10'000;
+  std::size_t header_list_bytes_max = 16u << 10;
+  Duration idle_timeout = Duration::zero();       // Closes a connection without calls after this; 0 = never.
+  Duration keepalive_min = std::chrono::seconds(5);  // Clients that ping more often while idle get GOAWAY.
+  Duration handshake_timeout = std::chrono::seconds(10);
+};
+
+// gRPC server: listens, spreads connections over the loops, and turns requests into ServerCalls.
+//
+// Thread: construction, Start and Shutdown from any one thread that is not a loop's.
+// Fails: Start with kUnavailable and the system's words when an address cannot be bound.
+class Server {
+ public:
+  // `loops` and everything else must outlive the server.
+  static std::unique_ptr<Server> Create(std::vector<exec::EventLoop*> loops, ServerOptions options, ServiceTable services,
+                                        Log& log, Metrics& metrics);
+  virtual ~Server() = default;
+
+  virtual Status Start() = 0;
+
+  // Addresses really bound, with the port chosen, in the order of `listen`.
+  [[nodiscard]] virtual std::vector<std::string> addresses() const = 0;
+
+  // The grpc.health.v1 answer for "" and every service; starts as NOT_SERVING.
+  virtual void SetServing(bool serving) = 0;
+
+  // Stops listening, sends GOAWAY, lets calls end until `grace` has passed, then cancels the rest and closes.
+  // Blocks until every connection is gone.
+  virtual void Shutdown(Duration grace) = 0;
+};
+
+}  // namespace millrace::rpc

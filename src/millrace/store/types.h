@@ -1,0 +1,80 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "millrace/base/ids.h"
+#include "millrace/base/time.h"
+
+namespace millrace::store {
+
+// Names one physical task queue: one stream of tasks with one owner at a time.
+struct PhysicalQueueKey {
+  std::string namespace_id;      // At most 255 bytes.
+  std::string persistence_name;  // 1 to 1,000 bytes; any bytes. Base name, partition and version, already joined.
+  std::uint8_t task_type = 0;    // 0 = standalone queue; 1 workflow, 2 activity, 3 nexus as Temporal numbers them.
+
+  friend auto operator<=>(const PhysicalQueueKey&, const PhysicalQueueKey&) = default;
+};
+
+// Position of a task within a subqueue. Classic queues leave pass at 0; fair ones order by (pass, id).
+struct TaskLevel {
+  std::int64_t pass = 0;
+  TaskId id;
+
+  static constexpr TaskLevel Max() {
+    return {std::numeric_limits<std::int64_t>::max(), TaskId{std::numeric_limits<std::int64_t>::max()}};
+  }
+  friend constexpr auto operator<=>(const TaskLevel&, const TaskLevel&) = default;
+};
+
+// Subqueues are numbered from 0; a priority level is a subqueue.
+using Subqueue = std::int32_t;
+
+struct TaskKey {
+  Subqueue subqueue = 0;
+  TaskLevel level;
+
+  friend constexpr auto operator<=>(const TaskKey&, const TaskKey&) = default;
+};
+
+// One stored task. Times are calendar time since they outlive processes.
+struct TaskRow {
+  TaskKey key;
+  WallTime create_time;
+  WallTime expiry_time;  // Not set = never expires.
+  std::string payload;   // Opaque to the store and the engine.
+
+  friend bool operator==(const TaskRow&, const TaskRow&) = default;
+};
+
+// A small row of the queue's owner that lives and dies with the queue: leases remembered, dead tasks, counters.
+// Keys order by bytes; the first byte says the kind and belongs to the module that writes it.
+struct SideRow {
+  std::string key;  // 1 to 255 bytes.
+  std::string value;
+
+  friend bool operator==(const SideRow&, const SideRow&) = default;
+};
+
+struct SubqueueMetadata {
+  TaskLevel ack_level;
+  std::int64_t approximate_count = 0;
+
+  friend bool operator==(const SubqueueMetadata&, const SubqueueMetadata&) = default;
+};
+
+// The metadata row. Whoever wrote it last owns the queue.
+struct QueueMetadata {
+  RangeId range_id;                          // > 0 in a stored row.
+  std::vector<SubqueueMetadata> subqueues;   // Indexed by subqueue number.
+  WallTime update_time;                      // When the writer wrote it.
+  std::string owner_state;                   // Opaque: totals of the module above. At most 4 KiB.
+
+  friend bool operator==(const QueueMetadata&, const QueueMetadata&) = default;
+};
+
+}  // namespace millrace::store
