@@ -16,22 +16,31 @@ namespace millrace::store {
 // How sure a write must be before it is reported.
 enum class Durability : std::uint8_t {
   kSynced,   // On the disk (or whatever the store calls safe) before the call returns.
-  kRelaxed,  // Ordered after everything reported before it; lost at worst with a power failure. Never delays others.
+  kRelaxed,  // Ordered after everything reported before it; lost at worst with a power failure.
+             // Never delays others.
 };
 
 // One atomic, conditional change of one queue: all of it happens, or nothing.
 struct QueueWrite {
   PhysicalQueueKey queue;
 
-  // The write happens only if the stored range id equals this. 0 = only if the queue has no metadata row yet
+  // The write happens only if the stored range id equals this. 0 = only if the queue has no
+  // metadata row yet
   // (`metadata` must then be set).
   RangeId expected_range_id;
 
-  std::vector<TaskRow> creates;        // Keys must be new; a store may overwrite an equal key silently.
-  std::vector<TaskKey> deletes;        // Absent keys are ignored. A key both created and deleted here ends up absent.
-  std::vector<SideRow> side_puts;      // Replace equal keys.
+  std::vector<TaskRow> creates;  // Keys must be new; a store may overwrite an equal key silently.
+  std::vector<TaskKey>
+      deletes;  // Absent keys are ignored. A key both created and deleted here ends up absent.
+  std::vector<SideRow> side_puts;         // Replace equal keys.
   std::vector<std::string> side_deletes;  // Absent keys are ignored. Applied before side_puts.
-  std::optional<QueueMetadata> metadata;  // Replaces the metadata row; its range id becomes the stored one.
+  std::optional<QueueMetadata>
+      metadata;  // Replaces the metadata row; its range id becomes the stored one.
+  // True: of `metadata` only the range id and the update time are taken over; ack levels, counts
+  // and owner state stay as they are stored. A new owner takes its lease so, since the old one may
+  // still write between the new one's read and this write, and what it counted must not be lost.
+  // The metadata row must exist (expected range id above 0).
+  bool keep_owner_state = false;
   Durability durability = Durability::kSynced;
 };
 
@@ -64,53 +73,59 @@ struct StoreTraits {
   bool counts_deletes = true;
 };
 
-// Durable home of task queues. tests: store/contract_suite.h is the meaning of this interface; every store passes it.
+// Durable home of task queues. tests: store/contract_suite.h is the meaning of this interface;
+// every store passes it.
 //
 // Thread: any; calls may overlap. Calls may block on I/O.
 // Bounds: pages by limit and bytes; a value above 16 MiB is refused with kInvalidArgument.
 // Fails:
 //   kFenced            the stored range id is not the expected one; nothing changed.
 //   kUnavailable       surely not applied; may be tried again.
-//   kUnknownOutcome    writes only: applied, or not, or may still be applied until the range id changes.
-//   kResourceExhausted surely not applied: a limit of the store, or the disk is full.
+//   kUnknownOutcome    writes only: applied, or not, or may still be applied until the range id
+//   changes. kResourceExhausted surely not applied: a limit of the store, or the disk is full.
 //   kCorruption        stored bytes of this queue are damaged.
-//   kNotFound          ReadMetadata: no such queue.
+//   kNotFound          ReadMetadata, DeleteQueue: no such queue.
 class TaskStore {
  public:
   virtual ~TaskStore() = default;
 
   [[nodiscard]] virtual StoreTraits traits() const = 0;
 
-  // Applies each write on its own condition and reports each on its own; one that fails does not touch the others.
-  // Two writes of one queue in one call apply in order. Stores make the whole group durable with as few syncs as
-  // they can; when any of the group is kSynced, all of it is.
+  // Applies each write on its own condition and reports each on its own; one that fails does not
+  // touch the others. Two writes of one queue in one call apply in order. Stores make the whole
+  // group durable with as few syncs as they can; when any of the group is kSynced, all of it is.
   virtual std::vector<Status> Commit(std::span<const QueueWrite> writes) = 0;
 
   virtual Result<QueueMetadata> ReadMetadata(const PhysicalQueueKey& queue) = 0;
 
-  // Rows with from <= level <= through, at most `limit` rows (> 0) and, after the first, at most `max_bytes` of
-  // payload. An unknown queue has no rows.
-  virtual Result<TaskPage> ReadTasks(const PhysicalQueueKey& queue, Subqueue subqueue, TaskLevel from, TaskLevel through,
-                                     std::size_t limit, std::size_t max_bytes) = 0;
+  // Rows with from <= level <= through, at most `limit` rows (> 0) and, after the first, at most
+  // `max_bytes` of payload. An unknown queue has no rows.
+  virtual Result<TaskPage> ReadTasks(const PhysicalQueueKey& queue, Subqueue subqueue,
+                                     TaskLevel from, TaskLevel through, std::size_t limit,
+                                     std::size_t max_bytes) = 0;
 
-  // Deletes up to `limit` of the rows with level <= through, lowest first, and returns how many. Not conditional:
-  // finished tasks stay finished whoever owns the queue. Not synced. A store that cannot tell the number deletes all
-  // of them and returns nullopt.
-  virtual Result<std::optional<std::int64_t>> DeleteTasksThrough(const PhysicalQueueKey& queue, Subqueue subqueue,
-                                                                 TaskLevel through, std::size_t limit) = 0;
+  // Deletes up to `limit` of the rows with level <= through, lowest first, and returns how many.
+  // Not conditional: finished tasks stay finished whoever owns the queue. Not synced. A store that
+  // cannot tell the number deletes all of them and returns nullopt.
+  virtual Result<std::optional<std::int64_t>> DeleteTasksThrough(const PhysicalQueueKey& queue,
+                                                                 Subqueue subqueue,
+                                                                 TaskLevel through,
+                                                                 std::size_t limit) = 0;
 
-  // Side rows whose key starts with `prefix` and is > `after` (empty = from the start), at most `limit`.
-  virtual Result<SidePage> ReadSideRows(const PhysicalQueueKey& queue, std::string_view prefix, std::string_view after,
-                                        std::size_t limit) = 0;
+  // Side rows whose key starts with `prefix` and is > `after` (empty = from the start), at most
+  // `limit`.
+  virtual Result<SidePage> ReadSideRows(const PhysicalQueueKey& queue, std::string_view prefix,
+                                        std::string_view after, std::size_t limit) = 0;
 
-  // Pages through the queues that have a metadata row. Rows added or removed meanwhile may or may not be seen; others
-  // are seen exactly once. kInvalidArgument: not a token of this store.
+  // Pages through the queues that have a metadata row. Rows added or removed meanwhile may or may
+  // not be seen; others are seen exactly once. kInvalidArgument: not a token of this store.
   virtual Result<QueuePage> ListQueues(std::string_view page_token, std::size_t limit) = 0;
 
-  // Deletes the queue with all its rows if its range id is the expected one.
+  // Deletes the queue with all its rows if its range id is the expected one. Synced.
   virtual Status DeleteQueue(const PhysicalQueueKey& queue, RangeId expected_range_id) = 0;
 
-  // Ok when the store accepts writes, else why not. Cheap; never blocks on I/O. Drives the health answer.
+  // Ok when the store accepts writes, else why not. Cheap; never blocks on I/O. Drives the health
+  // answer.
   virtual Status Health() = 0;
 };
 

@@ -2,34 +2,27 @@
 
 #include <compare>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <vector>
 
 #include "millrace/base/ids.h"
 #include "millrace/base/time.h"
+#include "millrace/core/task_level.h"
 
 namespace millrace::store {
 
 // Names one physical task queue: one stream of tasks with one owner at a time.
 struct PhysicalQueueKey {
   std::string namespace_id;      // At most 255 bytes.
-  std::string persistence_name;  // 1 to 1,000 bytes; any bytes. Base name, partition and version, already joined.
-  std::uint8_t task_type = 0;    // 0 = standalone queue; 1 workflow, 2 activity, 3 nexus as Temporal numbers them.
+  std::string persistence_name;  // 1 to 1,000 bytes; any bytes. Base name, partition and version,
+                                 // already joined.
+  std::uint8_t task_type =
+      0;  // 0 = standalone queue; 1 workflow, 2 activity, 3 nexus as Temporal numbers them.
 
   friend auto operator<=>(const PhysicalQueueKey&, const PhysicalQueueKey&) = default;
 };
 
-// Position of a task within a subqueue. Classic queues leave pass at 0; fair ones order by (pass, id).
-struct TaskLevel {
-  std::int64_t pass = 0;
-  TaskId id;
-
-  static constexpr TaskLevel Max() {
-    return {std::numeric_limits<std::int64_t>::max(), TaskId{std::numeric_limits<std::int64_t>::max()}};
-  }
-  friend constexpr auto operator<=>(const TaskLevel&, const TaskLevel&) = default;
-};
+using TaskLevel = core::TaskLevel;
 
 // Subqueues are numbered from 0; a priority level is a subqueue.
 using Subqueue = std::int32_t;
@@ -51,8 +44,9 @@ struct TaskRow {
   friend bool operator==(const TaskRow&, const TaskRow&) = default;
 };
 
-// A small row of the queue's owner that lives and dies with the queue: leases remembered, dead tasks, counters.
-// Keys order by bytes; the first byte says the kind and belongs to the module that writes it.
+// A small row of the queue's owner that lives and dies with the queue: leases remembered, dead
+// tasks, counters. Keys order by bytes; the first byte says the kind and belongs to the module that
+// writes it.
 struct SideRow {
   std::string key;  // 1 to 255 bytes.
   std::string value;
@@ -69,10 +63,10 @@ struct SubqueueMetadata {
 
 // The metadata row. Whoever wrote it last owns the queue.
 struct QueueMetadata {
-  RangeId range_id;                          // > 0 in a stored row.
-  std::vector<SubqueueMetadata> subqueues;   // Indexed by subqueue number.
-  WallTime update_time;                      // When the writer wrote it.
-  std::string owner_state;                   // Opaque: totals of the module above. At most 4 KiB.
+  RangeId range_id;                         // > 0 in a stored row.
+  std::vector<SubqueueMetadata> subqueues;  // Indexed by subqueue number.
+  WallTime update_time;                     // When the writer wrote it.
+  std::string owner_state;                  // Opaque: totals of the module above. At most 4 KiB.
 
   friend bool operator==(const QueueMetadata&, const QueueMetadata&) = default;
 };
