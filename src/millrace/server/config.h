@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "millrace/base/log.h"
+#include "millrace/base/time.h"
+#include "millrace/queue/config.h"
+
+namespace millrace::server {
+
+enum class StoreKind : std::uint8_t { kRocksDb, kMemory };
+enum class SyncMode : std::uint8_t { kAlways, kRelaxed };
+enum class LogFormat : std::uint8_t { kText, kJson };
+
+struct StoreSettings {
+  StoreKind kind = StoreKind::kRocksDb;
+  SyncMode sync = SyncMode::kAlways;
+  std::size_t block_cache_bytes = 64u << 20;
+  Duration relaxed_write_delay = std::chrono::milliseconds(5);
+};
+
+struct RpcSettings {
+  std::size_t request_bytes_max = 16u << 20;
+  std::size_t connections_max = 10'000;
+  std::uint32_t concurrent_streams_max = 1'000;
+  Duration idle_timeout = Duration::zero();
+};
+
+struct LogSettings {
+  LogLevel level = LogLevel::kInfo;
+  LogFormat format = LogFormat::kText;
+};
+
+// Everything a server is told at its start. The member values are the defaults; the table in
+// setting_table.cc gives each a name, a flag, an environment variable, bounds and a line of help.
+struct ServerConfig {
+  std::string listen = "127.0.0.1:7630";
+  std::string admin_listen = "127.0.0.1:7631";
+  std::string data_dir;
+  std::string ready_file;
+  bool dev = false;
+  std::int32_t event_loops = 0;  // 0 = one per usable core, at most 4.
+  Duration shutdown_grace = std::chrono::seconds(30);
+  std::size_t metrics_queues_max = 1'000;
+  LogSettings log;
+  StoreSettings store;
+  RpcSettings rpc;
+  queue::QueueConfig queue;
+};
+
+}  // namespace millrace::server

@@ -1,0 +1,286 @@
+#include <concepts>
+#include <type_traits>
+
+#include "millrace/server/setting.h"
+
+namespace millrace::server {
+namespace {
+
+void Assign(std::string& to, const SettingValue& value) { to = std::get<std::string>(value); }
+void Assign(bool& to, const SettingValue& value) { to = std::get<bool>(value); }
+void Assign(Duration& to, const SettingValue& value) {
+  to = Duration(std::get<std::int64_t>(value));
+}
+template <typename T>
+  requires(std::integral<T> || std::is_enum_v<T>)
+void Assign(T& to, const SettingValue& value) {
+  to = static_cast<T>(std::get<std::int64_t>(value));
+}
+
+SettingValue Read(const std::string& from) { return from; }
+SettingValue Read(bool from) { return from; }
+SettingValue Read(Duration from) { return std::int64_t{from.count()}; }
+template <typename T>
+  requires(std::integral<T> || std::is_enum_v<T>)
+SettingValue Read(T from) {
+  return static_cast<std::int64_t>(from);
+}
+
+// The two accessors of a member of ServerConfig.
+#define MR_FIELD(path)                                                  \
+  .read = [](const ServerConfig& config) { return Read(config.path); }, \
+  .write = [](ServerConfig& config, const SettingValue& value) { Assign(config.path, value); }
+
+constexpr std::int64_t kKiB = 1 << 10;
+constexpr std::int64_t kMiB = 1 << 20;
+constexpr std::int64_t kGiB = 1 << 30;
+constexpr std::int64_t kMillisecond = 1'000'000;
+constexpr std::int64_t kSecond = 1'000 * kMillisecond;
+constexpr std::int64_t kHour = 3'600 * kSecond;
+constexpr std::int64_t kDay = 24 * kHour;
+
+using enum SettingType;
+
+std::vector<Setting> MakeTable() {
+  std::vector<Setting> table;
+  table.push_back({.name = "listen",
+                   .type = kString,
+                   .help = "address of the gRPC service: host:port, [ipv6]:port or unix:/path; "
+                           "port 0 takes a free one",
+                   MR_FIELD(listen)});
+  table.push_back(
+      {.name = "data_dir",
+       .type = kString,
+       .help = "folder that holds all queues; made when missing; used by one server at a time",
+       MR_FIELD(data_dir)});
+  table.push_back(
+      {.name = "dev",
+       .type = kBool,
+       .help = "for trying out: a temporary data folder, removed at exit, unless one is given",
+       MR_FIELD(dev)});
+  table.push_back({.name = "ready_file",
+                   .type = kString,
+                   .help = "file written once serving, as JSON with the real addresses and the "
+                           "pid; removed at exit",
+                   MR_FIELD(ready_file)});
+  table.push_back(
+      {.name = "event_loops",
+       .type = kInt,
+       .help = "threads that carry connections and queues; 0 = one per usable core, at most 4",
+       MR_FIELD(event_loops),
+       .max = 256});
+
+  table.push_back(
+      {.name = "admin.listen",
+       .type = kString,
+       .help = "address of the admin HTTP service: health, metrics, version; empty turns it off",
+       MR_FIELD(admin_listen)});
+
+  table.push_back({.name = "log.level",
+                   .type = kEnum,
+                   .help = "least severe level that is logged",
+                   MR_FIELD(log.level),
+                   .choices = {"debug", "info", "warn", "error"}});
+  table.push_back({.name = "log.format",
+                   .type = kEnum,
+                   .help = "one line per event, for people or as JSON",
+                   MR_FIELD(log.format),
+                   .choices = {"text", "json"}});
+
+  table.push_back(
+      {.name = "shutdown.grace",
+       .type = kDuration,
+       .help = "how long a stopping server lets calls in flight end before it cancels them",
+       MR_FIELD(shutdown_grace),
+       .max = kHour});
+
+  table.push_back({.name = "store.kind",
+                   .type = kEnum,
+                   .help = "rocksdb keeps tasks in data_dir; memory loses everything at exit",
+                   MR_FIELD(store.kind),
+                   .choices = {"rocksdb", "memory"}});
+  table.push_back(
+      {.name = "store.sync",
+       .type = kEnum,
+       .help =
+           "always: an acknowledged task survives power loss; relaxed: synced at least once a "
+           "second, so "
+           "a power failure may lose the last second (a killed process loses nothing either way)",
+       MR_FIELD(store.sync),
+       .choices = {"always", "relaxed"}});
+  table.push_back({.name = "store.block_cache",
+                   .type = kSize,
+                   .help = "memory for blocks read from disk",
+                   MR_FIELD(store.block_cache_bytes),
+                   .min = kMiB,
+                   .max = 64 * 1024 * kMiB});
+  table.push_back({.name = "store.relaxed_write_delay",
+                   .type = kDuration,
+                   .help = "how long a write that may be late (a remembered lease) waits for "
+                           "another to ride along with",
+                   MR_FIELD(store.relaxed_write_delay),
+                   .max = kSecond});
+
+  table.push_back({.name = "rpc.connections_max",
+                   .type = kInt,
+                   .help = "open client connections",
+                   MR_FIELD(rpc.connections_max),
+                   .min = 1,
+                   .max = 1'000'000});
+  table.push_back({.name = "rpc.concurrent_streams_max",
+                   .type = kInt,
+                   .help = "calls in flight on one connection",
+                   MR_FIELD(rpc.concurrent_streams_max),
+                   .min = 1,
+                   .max = 1'000'000});
+  table.push_back({.name = "rpc.idle_timeout",
+                   .type = kDuration,
+                   .help = "closes a connection without calls after this; 0 = never",
+                   MR_FIELD(rpc.idle_timeout),
+                   .max = kDay});
+
+  table.push_back({.name = "limits.payload_bytes_max",
+                   .type = kSize,
+                   .help = "payload of one task",
+                   MR_FIELD(queue.payload_bytes_max),
+                   .min = kKiB,
+                   .max = 16 * kMiB});
+  table.push_back({.name = "limits.request_bytes_max",
+                   .type = kSize,
+                   .help = "one whole request, all its tasks together",
+                   MR_FIELD(rpc.request_bytes_max),
+                   .min = 64 * kKiB,
+                   .max = 64 * kMiB});
+  table.push_back({.name = "limits.tasks_per_request_max",
+                   .type = kInt,
+                   .help = "tasks of one Enqueue, Lease, Complete and so on",
+                   MR_FIELD(queue.items_per_request_max),
+                   .min = 1,
+                   .max = 100'000});
+  table.push_back({.name = "limits.lease_min",
+                   .type = kDuration,
+                   .help = "shortest lease a worker may ask for",
+                   MR_FIELD(queue.lease_duration_min),
+                   .min = kMillisecond,
+                   .max = kDay});
+  table.push_back({.name = "limits.lease_default",
+                   .type = kDuration,
+                   .help = "lease given when the worker does not say",
+                   MR_FIELD(queue.lease_duration_default),
+                   .min = kMillisecond,
+                   .max = kDay});
+  table.push_back({.name = "limits.lease_max",
+                   .type = kDuration,
+                   .help = "longest lease a worker may ask for",
+                   MR_FIELD(queue.lease_duration_max),
+                   .min = kMillisecond,
+                   .max = 30 * kDay});
+  table.push_back({.name = "limits.poll_wait_max",
+                   .type = kDuration,
+                   .help = "longest wait of a Lease call for a task",
+                   MR_FIELD(queue.poll_wait_max),
+                   .max = kHour});
+  table.push_back(
+      {.name = "limits.max_attempts_default",
+       .type = kInt,
+       .help = "attempts of a task, the first included, before it is dead; 0 = no limit",
+       MR_FIELD(queue.max_attempts_default),
+       .max = 1'000'000});
+
+  table.push_back(
+      {.name = "queue.idle_unload_after",
+       .type = kDuration,
+       .help = "a queue without calls for this long leaves memory; its tasks stay stored",
+       MR_FIELD(queue.idle_unload),
+       .min = kSecond,
+       .max = 30 * kDay});
+  table.push_back({.name = "queue.pollers_max",
+                   .type = kInt,
+                   .help = "Lease calls that wait on one queue; more are refused at once",
+                   MR_FIELD(queue.pollers_max),
+                   .min = 1,
+                   .max = 1'000'000});
+  table.push_back({.name = "queue.leases_max",
+                   .type = kInt,
+                   .help = "tasks of one queue that may be leased at a time; further calls wait",
+                   MR_FIELD(queue.leases_max),
+                   .min = 1,
+                   .max = 10'000'000});
+  table.push_back(
+      {.name = "metrics.queues_max",
+       .type = kInt,
+       .help = "queues that get their own label in metrics; the rest are summed under _other",
+       MR_FIELD(metrics_queues_max),
+       .max = 100'000});
+
+  table.push_back({.name = "backlog.range_size",
+                   .type = kInt,
+                   .help = "task ids of one block",
+                   MR_FIELD(queue.backlog.range_size),
+                   .min = 1'000,
+                   .max = 100'000'000});
+  table.push_back({.name = "backlog.outstanding_appends_max",
+                   .type = kInt,
+                   .help = "tasks of one queue waiting to be written; more are refused at once",
+                   MR_FIELD(queue.backlog.outstanding_appends_max),
+                   .min = 1,
+                   .max = 1'000'000});
+  table.push_back({.name = "backlog.write_batch_max",
+                   .type = kInt,
+                   .help = "tasks of one queue written together",
+                   MR_FIELD(queue.backlog.write_batch_max),
+                   .min = 1,
+                   .max = 100'000});
+  table.push_back({.name = "backlog.write_batch_bytes_max",
+                   .type = kSize,
+                   .help = "payload bytes of one queue written together",
+                   MR_FIELD(queue.backlog.write_batch_bytes_max),
+                   .min = kKiB,
+                   .max = 64 * kMiB});
+  table.push_back({.name = "backlog.page_size",
+                   .type = kInt,
+                   .help = "tasks of one queue held in memory for the next pollers",
+                   MR_FIELD(queue.backlog.page_size),
+                   .min = 1,
+                   .max = 1'000'000});
+  table.push_back({.name = "backlog.page_bytes_max",
+                   .type = kSize,
+                   .help = "payload bytes of one queue held in memory for the next pollers",
+                   MR_FIELD(queue.backlog.page_bytes_max),
+                   .min = 64 * kKiB,
+                   .max = kGiB});
+  table.push_back({.name = "backlog.update_interval",
+                   .type = kDuration,
+                   .help = "how often the position and count of a busy queue are saved",
+                   MR_FIELD(queue.backlog.update_interval),
+                   .min = kSecond,
+                   .max = kDay});
+  table.push_back({.name = "backlog.final_io_timeout",
+                   .type = kDuration,
+                   .help = "time limit of the last write of a queue that stops",
+                   MR_FIELD(queue.backlog.final_io_timeout),
+                   .min = 10 * kMillisecond,
+                   .max = kHour});
+  table.push_back({.name = "backlog.store_retry_min",
+                   .type = kDuration,
+                   .help = "first wait after a store error",
+                   MR_FIELD(queue.backlog.store_retry_min),
+                   .min = kMillisecond,
+                   .max = kHour});
+  table.push_back({.name = "backlog.store_retry_max",
+                   .type = kDuration,
+                   .help = "longest wait after repeated store errors",
+                   MR_FIELD(queue.backlog.store_retry_max),
+                   .min = kMillisecond,
+                   .max = kHour});
+  return table;
+}
+
+}  // namespace
+
+std::span<const Setting> ServerSettings() {
+  static const std::vector<Setting> table = MakeTable();
+  return table;
+}
+
+}  // namespace millrace::server
