@@ -43,6 +43,9 @@ Status ValidateWrite(const QueueWrite& write) {
     if (write.metadata->owner_state.size() > kOwnerStateBytesMax) {
       return Invalid("owner state is larger than 4 KiB");
     }
+    if (write.metadata->subqueues.size() > kSubqueuesMax) {
+      return Invalid("metadata has more than 1048576 subqueues");
+    }
   } else if (write.expected_range_id.value == 0) {
     return Invalid("a write that creates its queue needs metadata");
   }

@@ -15,6 +15,7 @@ inline constexpr std::size_t kNamespaceIdBytesMax = 255;
 inline constexpr std::size_t kPersistenceNameBytesMax = 1'000;
 inline constexpr std::size_t kSideKeyBytesMax = 255;
 inline constexpr std::size_t kOwnerStateBytesMax = 4u << 10;
+inline constexpr std::size_t kSubqueuesMax = 1u << 20;
 inline constexpr std::size_t kValueBytesMax = 16u << 20;
 
 Status ValidateQueueKey(const PhysicalQueueKey& queue);
