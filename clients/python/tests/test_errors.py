@@ -68,3 +68,13 @@ def test_only_a_servers_word_makes_it_surely_not_done(code):
     error = errors.error_class(code, "")("", code=code)
     open_outcome = code.name in ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "INTERNAL", "UNKNOWN", "DATA_LOSS")
     assert error.surely_not_done != open_outcome
+
+
+def test_a_call_that_found_no_connection_was_never_sent():
+    with millrace.Client("127.0.0.1:1") as client:
+        with pytest.raises(millrace.Unavailable) as caught:
+            client.describe("q")
+    assert caught.value.surely_not_done
+    assert not millrace.Unavailable("Socket closed").surely_not_done
+    # Only gRPC's own words count, not a server's.
+    assert not millrace.Unavailable(caught.value.message, reason="OUTCOME_UNKNOWN").surely_not_done

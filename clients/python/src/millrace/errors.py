@@ -13,6 +13,8 @@ import grpc
 from google.rpc import error_details_pb2, status_pb2
 
 DOMAIN = "millrace"
+# What gRPC says when a call failed because there was no connection to send it on.
+_NEVER_SENT = "failed to connect to all addresses"
 _DETAILS_KEY = "grpc-status-details-bin"
 _CODE_BY_NUMBER = {code.value[0]: code for code in grpc.StatusCode}
 
@@ -71,13 +73,15 @@ class ResourceExhausted(MillraceError):
 class Unavailable(MillraceError):
     """The server cannot be reached or cannot do it now.
 
-    The reason tells whether it may have happened: STORE_READ_ONLY and DRAINING say it did not; OUTCOME_UNKNOWN and no
-    reason at all (the connection broke) leave it open.
+    The reason tells whether it may have happened: STORE_READ_ONLY and DRAINING say it did not, and neither did a call
+    that found no connection to go out on; OUTCOME_UNKNOWN, or a connection that broke, leave it open.
     """
 
     @property
     def surely_not_done(self) -> bool:
-        return self.reason in ("STORE_READ_ONLY", "DRAINING")
+        return self.reason in ("STORE_READ_ONLY", "DRAINING") or (
+            not self.reason and self.message.startswith(_NEVER_SENT)
+        )
 
 
 class DeadlineExceeded(MillraceError):
