@@ -41,6 +41,7 @@ class Loader {
   explicit Loader(const ConfigSources& sources) : sources_(sources) {}
 
   Result<LoadedConfig> Run() {
+    StateFolder();
     File();
     Environment();
     Flags();
@@ -68,13 +69,26 @@ class Loader {
     loaded_.origins[std::string(setting.name)] = origin;
   }
 
-  std::string ConfigPath() const {
-    if (!sources_.config_file.empty()) return sources_.config_file;
-    const std::string prefix = std::string(kConfigEnv) + "=";
+  // The text of an environment variable; empty when it is not set.
+  std::string Variable(std::string_view name) const {
+    const std::string prefix = std::string(name) + "=";
     for (const std::string& variable : sources_.environment) {
       if (variable.starts_with(prefix)) return variable.substr(prefix.size());
     }
     return {};
+  }
+
+  std::string ConfigPath() const {
+    return sources_.config_file.empty() ? Variable(kConfigEnv) : sources_.config_file;
+  }
+
+  // A service manager that gave us a state folder (the first of a list) decides where data go,
+  // unless anybody else does.
+  void StateFolder() {
+    const std::string folders = Variable("STATE_DIRECTORY");
+    if (!folders.empty()) {
+      Apply(*FindSetting("data_dir"), folders.substr(0, folders.find(':')), "env STATE_DIRECTORY");
+    }
   }
 
   void File() {

@@ -140,6 +140,16 @@ TEST(ConfigLoadTest, FileIsFoundThroughTheEnvironmentUnlessAFlagNamesOne) {
   EXPECT_EQ(LoadConfig(sources)->config.data_dir, "/two");
 }
 
+TEST(ConfigLoadTest, StateFolderOfAServiceManagerIsTheWeakestSource) {
+  ConfigSources sources;
+  sources.environment = {"STATE_DIRECTORY=/var/lib/a:/var/lib/b"};
+  EXPECT_EQ(LoadConfig(sources)->config.data_dir, "/var/lib/a");
+  EXPECT_EQ(LoadConfig(sources)->origins.at("data_dir"), "env STATE_DIRECTORY");
+  const TempFile file("data_dir: /srv/millrace\n");
+  sources.config_file = file.path();
+  EXPECT_EQ(LoadConfig(sources)->config.data_dir, "/srv/millrace");
+}
+
 TEST(ConfigLoadTest, UnknownKeyNamesLineAndNearest) {
   const TempFile file("log:\n  levle: info\nlisen: 127.0.0.1:5\n");
   ConfigSources sources;

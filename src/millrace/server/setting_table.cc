@@ -103,9 +103,9 @@ std::vector<Setting> MakeTable() {
       {.name = "store.sync",
        .type = kEnum,
        .help =
-           "always: an acknowledged task survives power loss; relaxed: synced at least once a "
-           "second, so "
-           "a power failure may lose the last second (a killed process loses nothing either way)",
+           "always: an acknowledged task survives power loss; relaxed: acknowledged once the "
+           "system has it, so a power failure may lose the last seconds (a killed process loses "
+           "nothing either way)",
        MR_FIELD(store.sync),
        .choices = {"always", "relaxed"}});
   table.push_back({.name = "store.block_cache",

@@ -1,0 +1,179 @@
+#include "millrace/server/server.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "millrace/base/mutex.h"
+#include "millrace/server/cpu_count.h"
+#include "millrace/server/process_collector.h"
+#include "millrace/server/version.h"
+#include "millrace/store/threaded_task_store.h"
+
+namespace millrace::server {
+namespace {
+
+constexpr Duration kHealthInterval = std::chrono::milliseconds(250);
+constexpr Duration kStillStoppingInterval = std::chrono::seconds(5);
+
+std::vector<std::string> SplitAddresses(const std::string& text) {
+  std::vector<std::string> out;
+  std::size_t start = 0;
+  while (start <= text.size()) {
+    const std::size_t comma = std::min(text.find(',', start), text.size());
+    std::string part = text.substr(start, comma - start);
+    part.erase(0, part.find_first_not_of(' '));
+    part.erase(part.find_last_not_of(' ') + 1);
+    if (!part.empty()) out.push_back(std::move(part));
+    start = comma + 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+Server::Server(ServerConfig config, ServerParts parts, StderrLog& log)
+    : config_(std::move(config)),
+      parts_(std::move(parts)),
+      log_(log),
+      ready_file_(config_.ready_file) {
+  process_metrics_ = metrics_.AddCollector(ProcessCollector(clock_.WallNow()));
+}
+
+Server::~Server() { Stop(); }
+
+std::string Server::admin_address() const { return admin_ == nullptr ? "" : admin_->address(); }
+
+Status Server::Start() {
+  Status status = StartParts();
+  if (!status.ok()) Stop();
+  return status;
+}
+
+Status Server::StartParts() {
+  MR_RETURN_IF_ERROR(StartAdmin());
+  MR_RETURN_IF_ERROR(OpenStore());
+  MR_RETURN_IF_ERROR(StartLoops());
+  MR_RETURN_IF_ERROR(StartRpc());
+  readiness_.SetPhase(Readiness::Phase::kServing);
+  PollHealth();
+  health_ = std::make_unique<PeriodicTask>(*loops_[0], kHealthInterval, [this] {
+    PollHealth();
+    log_.FlushRepeats();
+  });
+  return ready_file_.Write(grpc_addresses_[0], admin_address());
+}
+
+Status Server::StartAdmin() {
+  if (config_.admin_listen.empty()) return OkStatus();
+  AdminHooks hooks;
+  hooks.ready = [this] { return readiness_.Get(); };
+  hooks.metrics = [this] { return metrics_.Scrape(); };
+  hooks.version = [] { return VersionJson(); };
+  auto admin = AdminHttp::Start(config_.admin_listen, std::move(hooks));
+  if (!admin.ok()) return admin.status();
+  admin_ = std::move(admin).value();
+  return OkStatus();
+}
+
+Status Server::OpenStore() {
+  data_dir_ = config_.data_dir;
+  if (config_.store.kind == StoreKind::kRocksDb && data_dir_.empty()) {
+    if (!config_.dev) {
+      return Status(
+          StatusCode::kInvalidArgument,
+          "data_dir is not set: give --data-dir FOLDER to keep tasks there, or --dev to try "
+          "things out in a temporary folder");
+    }
+    MR_RETURN_IF_ERROR(temp_dir_.Create());
+    data_dir_ = temp_dir_.path();
+  }
+  auto opened = parts_.store({config_, data_dir_, clock_, log_, metrics_});
+  if (!opened.ok()) return opened.status();
+  store_ = std::move(opened).value();
+  store::ThreadedTaskStoreConfig threads;
+  threads.relaxed_write_delay = config_.store.relaxed_write_delay;
+  async_store_ = std::make_unique<store::ThreadedTaskStore>(*store_, threads, metrics_);
+  return OkStatus();
+}
+
+Status Server::StartLoops() {
+  const int count = EventLoopCount(config_.event_loops, UsableCores());
+  std::vector<exec::Executor*> executors;
+  for (int i = 0; i < count; ++i) {
+    loops_.push_back(exec::EventLoop::Create("loop-" + std::to_string(i), clock_));
+    executors.push_back(loops_.back().get());
+  }
+  application_ = parts_.application(
+      {config_, std::move(executors), *async_store_, clock_, random_, log_, metrics_});
+  return OkStatus();
+}
+
+Status Server::StartRpc() {
+  rpc::ServerOptions options;
+  options.listen = SplitAddresses(config_.listen);
+  if (options.listen.empty()) return Status(StatusCode::kInvalidArgument, "listen is empty");
+  options.receive_message_bytes_max = config_.rpc.request_bytes_max;
+  options.concurrent_streams_max = config_.rpc.concurrent_streams_max;
+  options.connections_max = config_.rpc.connections_max;
+  options.idle_timeout = config_.rpc.idle_timeout;
+  std::vector<exec::EventLoop*> loops;
+  for (const auto& loop : loops_) loops.push_back(loop.get());
+  rpc_ = rpc::Server::Create(std::move(loops), std::move(options), application_->Services(), log_,
+                             metrics_);
+  const Status started = rpc_->Start();
+  if (!started.ok()) return Status(started.code(), "listen: " + std::string(started.message()));
+  grpc_addresses_ = rpc_->addresses();
+  return OkStatus();
+}
+
+void Server::PollHealth() {
+  Status health = store_->Health();
+  readiness_.SetStoreHealth(health);
+  const bool serving = readiness_.Get().ok();
+  if (serving == serving_) return;
+  serving_ = serving;
+  rpc_->SetServing(serving);
+  if (serving) {
+    log_.Write(LogLevel::kInfo, "server", "ready", {});
+  } else {
+    const std::string why = health.ToString();
+    log_.Write(LogLevel::kError, "server", "not ready: the store refuses writes",
+               {{"error", std::string_view(why)}});
+  }
+}
+
+void Server::Stop() {
+  readiness_.SetPhase(Readiness::Phase::kDraining);
+  health_.reset();
+  if (rpc_ != nullptr) rpc_->SetServing(false);
+  if (application_ != nullptr) application_->BeginDrain();
+  if (rpc_ != nullptr) rpc_->Shutdown(config_.shutdown_grace);
+  rpc_.reset();
+  if (application_ != nullptr) StopApplication();
+  application_.reset();
+  async_store_.reset();
+  store_.reset();
+  loops_.clear();
+  admin_.reset();
+}
+
+void Server::StopApplication() {
+  Mutex mutex;
+  CondVar changed;
+  bool stopped = false;
+  application_->Stop([&] {
+    MutexLock lock(mutex);
+    stopped = true;
+    changed.NotifyAll();
+  });
+  for (;;) {
+    {
+      MutexLock lock(mutex);
+      if (!stopped) static_cast<void>(changed.WaitFor(mutex, kStillStoppingInterval));
+      if (stopped) return;
+    }
+    log_.Write(LogLevel::kWarn, "server", "still waiting for the queues' last writes", {});
+  }
+}
+
+}  // namespace millrace::server

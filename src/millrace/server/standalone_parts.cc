@@ -1,0 +1,100 @@
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "millrace/base/check.h"
+#include "millrace/base/mutex.h"
+#include "millrace/queue/queue_service.h"
+#include "millrace/server/run_server.h"
+#include "millrace/store/memory/memory_task_store.h"
+#include "millrace/store/rocksdb/rocks_task_store.h"
+
+namespace millrace::server {
+namespace {
+
+// The queue service as an application. It drains and stops in one go: from BeginDrain on queues are
+// given up, and Stop waits for the last of them.
+class QueueApplication final : public Application {
+ public:
+  explicit QueueApplication(const ApplicationEnvironment& environment)
+      : service_(environment.config.queue, environment.loops, environment.store, environment.random,
+                 environment.log, environment.metrics) {
+    loaded_queues_ = environment.metrics.AddCollector([this](SampleSink& sink) {
+      sink.Gauge("millrace_loaded_queues", "Queues held in memory.", {},
+                 static_cast<double>(service_.loaded_queues()));
+    });
+  }
+
+  rpc::ServiceTable Services() override {
+    rpc::ServiceTable table;
+    service_.Register(table);
+    return table;
+  }
+
+  void BeginDrain() override {
+    service_.Stop([this] {
+      Closure done;
+      {
+        MutexLock lock(mutex_);
+        stopped_ = true;
+        done = std::move(done_);
+      }
+      if (done) done();
+    });
+  }
+
+  void Stop(Closure done) override {
+    {
+      MutexLock lock(mutex_);
+      if (!stopped_) {
+        done_ = std::move(done);
+        return;
+      }
+    }
+    done();
+  }
+
+ private:
+  queue::QueueService service_;
+  PrometheusMetrics::Registration loaded_queues_;
+  Mutex mutex_;
+  bool stopped_ MR_GUARDED_BY(mutex_) = false;
+  Closure done_ MR_GUARDED_BY(mutex_);
+};
+
+Result<std::unique_ptr<store::TaskStore>> OpenRocks(const StoreEnvironment& environment) {
+  const std::filesystem::path folder(environment.data_dir);
+  std::error_code error;
+  if (folder.has_parent_path()) std::filesystem::create_directories(folder.parent_path(), error);
+  if (error) {
+    return Status(
+        StatusCode::kUnavailable,
+        "data_dir: cannot make " + folder.parent_path().string() + ": " + error.message());
+  }
+  store::RocksTaskStoreConfig config;
+  config.path = environment.data_dir;
+  config.sync = environment.config.store.sync == SyncMode::kAlways;
+  config.block_cache_bytes = environment.config.store.block_cache_bytes;
+  auto opened = store::RocksTaskStore::Open(config, environment.log);
+  if (!opened.ok()) return opened.status();
+  return std::unique_ptr<store::TaskStore>(std::move(opened).value());
+}
+
+}  // namespace
+
+ServerParts StandaloneParts() {
+  ServerParts parts;
+  parts.application = [](const ApplicationEnvironment& environment) {
+    return std::make_unique<QueueApplication>(environment);
+  };
+  parts.store =
+      [](const StoreEnvironment& environment) -> Result<std::unique_ptr<store::TaskStore>> {
+    if (environment.config.store.kind == StoreKind::kMemory) {
+      return std::unique_ptr<store::TaskStore>(std::make_unique<store::MemoryTaskStore>());
+    }
+    return OpenRocks(environment);
+  };
+  return parts;
+}
+
+}  // namespace millrace::server
