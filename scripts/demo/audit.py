@@ -23,6 +23,8 @@ class Books:
 
     # The producer's input: the identity of each record, in order.
     records: list[str]
+    # The task ids that the server acknowledged to the producer, in the order of the input: one for each record.
+    acknowledged: list[str]
     # What the server held after the producer had ended: task id -> identity of the payload.
     stored: Mapping[str, str]
     # By worker name.
@@ -74,6 +76,11 @@ def check(books: Books) -> Verdict:
         say(f"{missing} records were never stored")
     if strange:
         say(f"{strange} tasks were stored that are no record of the input")
+    if len(books.acknowledged) != len(books.records):
+        say(f"{len(books.acknowledged)} task ids were acknowledged for {len(books.records)} records")
+    wrong = sum(1 for task_id, record in zip(books.acknowledged, books.records) if books.stored.get(task_id) != record)
+    if wrong:
+        say(f"{wrong} acknowledged tasks are not in the store as they were sent")
     if books.accepted != len(books.stored):
         say(f"the server accepted {books.accepted} tasks, and {len(books.stored)} were found in it")
 

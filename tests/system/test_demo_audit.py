@@ -16,6 +16,7 @@ def books(**changes):
     ending = audit.Ending
     values = dict(
         records=["a", "b", "c"],
+        acknowledged=["1", "2", "4"],
         stored={"1": "a", "2": "b", "3": "c", "4": "c"},
         endings={"python": [ending("1", "completed"), ending("2", "uncertain")],
                  "exec": [ending("2", "lease_lost"), ending("3", "completed"), ending("4", "completed")]},
@@ -32,7 +33,7 @@ def test_good_books():
 
 
 def test_a_record_that_occurs_twice_in_the_input_is_no_doubling():
-    verdict = audit.check(books(records=["a", "b", "c", "c"]))
+    verdict = audit.check(books(records=["a", "b", "c", "c"], acknowledged=["1", "2", "3", "4"]))
     assert verdict.problems == [] and verdict.stored_twice == 0
 
 
@@ -44,6 +45,9 @@ E = audit.Ending
     [
         (dict(records=["a", "b", "c", "d"]), 1, 0, "never stored"),
         (dict(records=["a", "b"]), 0, 0, "no record of the input"),
+        (dict(acknowledged=["1", "2"]), 0, 0, "acknowledged for"),
+        (dict(acknowledged=["1", "2", "9"]), 0, 0, "not in the store"),
+        (dict(acknowledged=["2", "1", "3"]), 0, 0, "2 acknowledged tasks are not in the store"),
         (dict(accepted=5, done=5), 0, 0, "accepted 5"),
         (dict(endings={"python": [E("1", "completed"), E("2", "completed"), E("3", "completed")]}), 1, 0, "by nobody"),
         (dict(endings={"python": [E(i, "completed") for i in "12341"]}), 0, 1, "finished twice"),
