@@ -63,6 +63,8 @@ def parse(record: bytes) -> Package:
                 raise ValueError(f"not a field: {line!r}")
             fields[name] = value.strip()
     found = Package(*(fields.get(name, "") for name in ("Package", "Version", "Architecture", "Size", "SHA256")))
-    if not found.package or not found.version or not found.size.isdigit() or len(found.sha256) != 64:
+    # A package that is installed but in no archive has neither of the last two; half of them is wrong.
+    archived = found.size.isdigit() and len(found.sha256) == 64
+    if not found.package or not found.version or not (archived or found.size == found.sha256 == ""):
         raise ValueError(f"wrong or missing fields: {found}")
     return found

@@ -77,6 +77,8 @@ def test_records_are_split_as_the_command_does():
 def test_records_are_checked():
     good = b"Package: a\nVersion: 1\nArchitecture: all\nSize: 7\nSHA256: " + b"0" * 64 + b"\nTag: x,\n y\n"
     assert records.parse(good).package == "a"
+    local = b"Package: a\nVersion: 1\nArchitecture: all\nStatus: install ok installed\n"
+    assert records.parse(local) == records.Package("a", "1", "all", "", "")
     for bad in (good.replace(b"Size: 7", b"Size: x"), good.replace(b"Version: 1", b"Version: "), b"nonsense\n",
                 good.replace(b"0000", b"", 1)):
         with pytest.raises(ValueError):
