@@ -1,7 +1,7 @@
 #pragma once
 
-// Clang thread-safety attributes; they vanish under other compilers. The `clang` preset turns a wrong access
-// into a compile error.
+// Clang thread-safety attributes; they vanish under other compilers. The `clang` preset turns a
+// wrong access into a compile error.
 
 #if defined(__clang__)
 #define MR_ATTRIBUTE(x) __attribute__((x))

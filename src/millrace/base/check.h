@@ -7,10 +7,11 @@ namespace millrace {
 
 }  // namespace millrace
 
-// For programmer errors only, and always on. What input, a peer or stored bytes can cause is a Status.
-#define MR_CHECK(expression)                                            \
-  do {                                                                  \
-    if (!(expression)) [[unlikely]] {                                   \
-      ::millrace::CheckFailed(#expression, __FILE__, __LINE__);         \
-    }                                                                   \
+// For programmer errors only, and always on. What input, a peer or stored bytes can cause is a
+// Status.
+#define MR_CHECK(expression)                                    \
+  do {                                                          \
+    if (!(expression)) [[unlikely]] {                           \
+      ::millrace::CheckFailed(#expression, __FILE__, __LINE__); \
+    }                                                           \
   } while (false)

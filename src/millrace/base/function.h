@@ -13,9 +13,9 @@ namespace millrace {
 template <typename Signature>
 class UniqueFunction;
 
-// A move-only callable of any move-constructible target. Targets of up to 48 bytes live inside it; larger ones on
-// the heap. (std::move_only_function is C++23, and its inline room in libstdc++ is 16 bytes, which would put nearly
-// every posted closure on the heap.)
+// A move-only callable of any move-constructible target. Targets of up to 48 bytes live inside it;
+// larger ones on the heap. (std::move_only_function is C++23, and its inline room in libstdc++ is
+// 16 bytes, which would put nearly every posted closure on the heap.)
 template <typename R, typename... Args>
 class UniqueFunction<R(Args...)> {
  public:
@@ -23,7 +23,8 @@ class UniqueFunction<R(Args...)> {
   UniqueFunction(std::nullptr_t) {}  // NOLINT(google-explicit-constructor)
 
   template <typename F>
-    requires(!std::is_same_v<std::decay_t<F>, UniqueFunction> && std::is_invocable_r_v<R, std::decay_t<F>&, Args...>)
+    requires(!std::is_same_v<std::decay_t<F>, UniqueFunction> &&
+             std::is_invocable_r_v<R, std::decay_t<F>&, Args...>)
   UniqueFunction(F&& f) {  // NOLINT(google-explicit-constructor)
     using Target = std::decay_t<F>;
     if constexpr (kFitsInline<Target>) {
@@ -64,21 +65,26 @@ class UniqueFunction<R(Args...)> {
   };
 
   template <typename T>
-  static constexpr bool kFitsInline = sizeof(T) <= kInlineBytes && alignof(T) <= alignof(std::max_align_t) &&
-                                      std::is_nothrow_move_constructible_v<T>;
+  static constexpr bool kFitsInline =
+      sizeof(T) <= kInlineBytes && alignof(T) <= alignof(std::max_align_t) &&
+      std::is_nothrow_move_constructible_v<T>;
 
   template <typename T>
-  static constexpr Ops kInlineOps = {
-      [](void* s, Args&&... args) -> R { return std::invoke(*static_cast<T*>(s), std::forward<Args>(args)...); },
-      [](void* from, void* to) noexcept {
-        new (to) T(std::move(*static_cast<T*>(from)));
-        static_cast<T*>(from)->~T();
-      },
-      [](void* s) noexcept { static_cast<T*>(s)->~T(); }};
+  static constexpr Ops kInlineOps = {[](void* s, Args&&... args) -> R {
+                                       return std::invoke(*static_cast<T*>(s),
+                                                          std::forward<Args>(args)...);
+                                     },
+                                     [](void* from, void* to) noexcept {
+                                       new (to) T(std::move(*static_cast<T*>(from)));
+                                       static_cast<T*>(from)->~T();
+                                     },
+                                     [](void* s) noexcept { static_cast<T*>(s)->~T(); }};
 
   template <typename T>
   static constexpr Ops kHeapOps = {
-      [](void* s, Args&&... args) -> R { return std::invoke(**static_cast<T**>(s), std::forward<Args>(args)...); },
+      [](void* s, Args&&... args) -> R {
+        return std::invoke(**static_cast<T**>(s), std::forward<Args>(args)...);
+      },
       [](void* from, void* to) noexcept { *static_cast<T**>(to) = *static_cast<T**>(from); },
       [](void* s) noexcept { delete *static_cast<T**>(s); }};
 

@@ -48,7 +48,8 @@ TEST(UniqueFunction, DestroysItsTargetExactlyOnce) {
 }
 
 TEST(UniqueFunction, PassesArgumentsThrough) {
-  UniqueFunction<std::unique_ptr<int>(std::unique_ptr<int>, int)> f = [](std::unique_ptr<int> p, int add) {
+  UniqueFunction<std::unique_ptr<int>(std::unique_ptr<int>, int)> f = [](std::unique_ptr<int> p,
+                                                                         int add) {
     *p += add;
     return p;
   };

@@ -21,8 +21,12 @@ class NullHistogram final : public Histogram {
 
 class NullRegistry final : public Metrics {
  public:
-  Counter& GetCounter(std::string_view, std::string_view, const MetricLabels&) override { return counter_; }
-  Gauge& GetGauge(std::string_view, std::string_view, const MetricLabels&) override { return gauge_; }
+  Counter& GetCounter(std::string_view, std::string_view, const MetricLabels&) override {
+    return counter_;
+  }
+  Gauge& GetGauge(std::string_view, std::string_view, const MetricLabels&) override {
+    return gauge_;
+  }
   Histogram& GetHistogram(std::string_view, std::string_view, const std::vector<double>&,
                           const MetricLabels&) override {
     return histogram_;

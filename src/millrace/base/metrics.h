@@ -33,16 +33,19 @@ class Histogram {
   virtual void Observe(double value) = 0;
 };
 
-// Registry of metrics. Asking again for the same name and labels returns the same object, which lives as long as the
-// registry; ask once at construction, not per event. Names: prefix millrace_, base units, _total for counters.
-// Thread: any.
+// Registry of metrics. Asking again for the same name and labels returns the same object, which
+// lives as long as the registry; ask once at construction, not per event. Names: prefix millrace_,
+// base units, _total for counters. Thread: any.
 class Metrics {
  public:
   virtual ~Metrics() = default;
-  virtual Counter& GetCounter(std::string_view name, std::string_view help, const MetricLabels& labels = {}) = 0;
-  virtual Gauge& GetGauge(std::string_view name, std::string_view help, const MetricLabels& labels = {}) = 0;
+  virtual Counter& GetCounter(std::string_view name, std::string_view help,
+                              const MetricLabels& labels = {}) = 0;
+  virtual Gauge& GetGauge(std::string_view name, std::string_view help,
+                          const MetricLabels& labels = {}) = 0;
   // upper_bounds: ascending bucket limits; +Inf is added.
-  virtual Histogram& GetHistogram(std::string_view name, std::string_view help, const std::vector<double>& upper_bounds,
+  virtual Histogram& GetHistogram(std::string_view name, std::string_view help,
+                                  const std::vector<double>& upper_bounds,
                                   const MetricLabels& labels = {}) = 0;
 };
 

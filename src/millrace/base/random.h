@@ -4,7 +4,8 @@
 
 namespace millrace {
 
-// Source of randomness, injected everywhere so that a simulation can repeat itself. Thread: implementations say.
+// Source of randomness, injected everywhere so that a simulation can repeat itself. Thread:
+// implementations say.
 class Random {
  public:
   virtual ~Random() = default;
@@ -14,7 +15,9 @@ class Random {
   // Uniform in [0, bound). bound > 0. The modulo bias is below 2^-32 for bounds under 2^32.
   std::uint64_t Below(std::uint64_t bound) { return Next() % bound; }
   // True with probability numerator / denominator.
-  bool Chance(std::uint64_t numerator, std::uint64_t denominator) { return Below(denominator) < numerator; }
+  bool Chance(std::uint64_t numerator, std::uint64_t denominator) {
+    return Below(denominator) < numerator;
+  }
 };
 
 // xoshiro256** seeded through splitmix64: fast, repeatable, not for secrets. Thread: one at a time.

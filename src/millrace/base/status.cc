@@ -40,7 +40,8 @@ Status::Status(StatusCode code, std::string message) {
   if (code != StatusCode::kOk) rep_ = std::make_unique<Rep>(Rep{code, std::move(message)});
 }
 
-Status::Status(const Status& other) : rep_(other.rep_ ? std::make_unique<Rep>(*other.rep_) : nullptr) {}
+Status::Status(const Status& other)
+    : rep_(other.rep_ ? std::make_unique<Rep>(*other.rep_) : nullptr) {}
 
 Status& Status::operator=(const Status& other) {
   if (this != &other) rep_ = other.rep_ ? std::make_unique<Rep>(*other.rep_) : nullptr;
@@ -54,7 +55,9 @@ std::string Status::ToString() const {
   return text;
 }
 
-std::ostream& operator<<(std::ostream& out, const Status& status) { return out << status.ToString(); }
+std::ostream& operator<<(std::ostream& out, const Status& status) {
+  return out << status.ToString();
+}
 std::ostream& operator<<(std::ostream& out, StatusCode code) { return out << StatusCodeName(code); }
 
 }  // namespace millrace

@@ -15,26 +15,26 @@ namespace millrace {
 // A code exists only if some caller does something different for it.
 enum class StatusCode : std::uint8_t {
   kOk = 0,
-  kUnavailable,         // The callee surely did not do it; the same call may be tried again.
-  kUnknownOutcome,      // It may have been applied, or may be applied later: fence, then read again.
-  kFenced,              // Another owner holds the range id: unload, write nothing more.
-  kResourceExhausted,   // A bound was reached; surely not done.
+  kUnavailable,        // The callee surely did not do it; the same call may be tried again.
+  kUnknownOutcome,     // It may have been applied, or may be applied later: fence, then read again.
+  kFenced,             // Another owner holds the range id: unload, write nothing more.
+  kResourceExhausted,  // A bound was reached; surely not done.
   kNotFound,
   kInvalidArgument,
   kAlreadyExists,
   kFailedPrecondition,
   kCancelled,
   kDeadlineExceeded,
-  kShuttingDown,        // This owner is going away; another one will answer.
-  kCorruption,          // Stored bytes are damaged: fault that queue, keep the process.
+  kShuttingDown,  // This owner is going away; another one will answer.
+  kCorruption,    // Stored bytes are damaged: fault that queue, keep the process.
   kInternal,
 };
 
 // Stable upper-case name, for example "RESOURCE_EXHAUSTED".
 std::string_view StatusCodeName(StatusCode code);
 
-// The outcome of an operation: a code and, when not ok, a message for people. One pointer in size; ok allocates
-// nothing.
+// The outcome of an operation: a code and, when not ok, a message for people. One pointer in size;
+// ok allocates nothing.
 class [[nodiscard]] Status {
  public:
   Status() = default;
@@ -73,14 +73,16 @@ inline Status OkStatus() { return {}; }
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::move(value)) {}                  // NOLINT(google-explicit-constructor)
-  Result(Status status) : state_(std::move(status)) {            // NOLINT(google-explicit-constructor)
+  Result(T value) : state_(std::move(value)) {}        // NOLINT(google-explicit-constructor)
+  Result(Status status) : state_(std::move(status)) {  // NOLINT(google-explicit-constructor)
     MR_CHECK(!std::get<Status>(state_).ok());
   }
 
   [[nodiscard]] bool ok() const { return std::holds_alternative<T>(state_); }
   [[nodiscard]] Status status() const { return ok() ? Status() : std::get<Status>(state_); }
-  [[nodiscard]] StatusCode code() const { return ok() ? StatusCode::kOk : std::get<Status>(state_).code(); }
+  [[nodiscard]] StatusCode code() const {
+    return ok() ? StatusCode::kOk : std::get<Status>(state_).code();
+  }
 
   T& value() & {
     MR_CHECK(ok());
@@ -105,8 +107,8 @@ class [[nodiscard]] Result {
 
 }  // namespace millrace
 
-#define MR_RETURN_IF_ERROR(expression)              \
-  do {                                              \
-    ::millrace::Status mr_status_ = (expression);   \
-    if (!mr_status_.ok()) return mr_status_;        \
+#define MR_RETURN_IF_ERROR(expression)            \
+  do {                                            \
+    ::millrace::Status mr_status_ = (expression); \
+    if (!mr_status_.ok()) return mr_status_;      \
   } while (false)

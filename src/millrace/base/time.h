@@ -7,10 +7,12 @@
 
 namespace millrace {
 
-// Whole nanoseconds. All arithmetic on instants and wall times saturates nothing: callers keep within +-100 years.
+// Whole nanoseconds. All arithmetic on instants and wall times saturates nothing: callers keep
+// within +-100 years.
 using Duration = std::chrono::nanoseconds;
 
-// A point on the monotonic clock: leases, waits and timers. Meaningless across processes; never stored.
+// A point on the monotonic clock: leases, waits and timers. Meaningless across processes; never
+// stored.
 struct Instant {
   std::int64_t ns = 0;
 
@@ -26,7 +28,8 @@ constexpr Instant operator-(Instant t, Duration d) {
 }
 constexpr Duration operator-(Instant a, Instant b) { return Duration(a.ns - b.ns); }
 
-// A point in calendar time, nanoseconds since the Unix epoch: stored stamps and expiry. It may jump. 0 = not set.
+// A point in calendar time, nanoseconds since the Unix epoch: stored stamps and expiry. It may
+// jump. 0 = not set.
 struct WallTime {
   std::int64_t ns = 0;
 

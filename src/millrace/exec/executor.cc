@@ -9,7 +9,9 @@ thread_local Executor* current_executor = nullptr;
 
 Executor* Executor::Current() { return current_executor; }
 
-Executor::CurrentScope::CurrentScope(Executor* executor) : previous_(current_executor) { current_executor = executor; }
+Executor::CurrentScope::CurrentScope(Executor* executor) : previous_(current_executor) {
+  current_executor = executor;
+}
 
 Executor::CurrentScope::~CurrentScope() { current_executor = previous_; }
 

@@ -24,13 +24,14 @@ class Executor {
   // Runs `closure` at `when` or soon after, never before. A time in the past is now.
   virtual TimerId PostAt(Instant when, Closure closure) = 0;
 
-  // True when the timer had not been handed over for running yet; its closure is destroyed unrun then.
+  // True when the timer had not been handed over for running yet; its closure is destroyed unrun
+  // then.
   virtual bool CancelTimer(TimerId timer) = 0;
 
   [[nodiscard]] virtual const Clock& clock() const = 0;
 
-  // The executor whose closure the calling thread is running, or null. Work that is not bound to a place goes there,
-  // since a hand-off to another thread costs more than most closures do.
+  // The executor whose closure the calling thread is running, or null. Work that is not bound to a
+  // place goes there, since a hand-off to another thread costs more than most closures do.
   static Executor* Current();
 
  protected:

@@ -10,11 +10,13 @@
 
 namespace millrace::exec {
 
-// Counts the operations in flight on an object, so that it is destroyed only after the last one ended.
+// Counts the operations in flight on an object, so that it is destroyed only after the last one
+// ended.
 //
 // Thread: any.
-// Invariants: after Close no new holder is given out; the closure given to Close runs exactly once, on the thread
-// that released the last holder (or inside Close when there was none), so it should post, not do.
+// Invariants: after Close no new holder is given out; the closure given to Close runs exactly once,
+// on the thread that released the last holder (or inside Close when there was none), so it should
+// post, not do.
 class Gate {
  private:
   struct State {
@@ -75,7 +77,9 @@ class Gate {
     return holder;
   }
 
-  [[nodiscard]] bool closed() const { return (state_->word.load(std::memory_order_acquire) & 1) != 0; }
+  [[nodiscard]] bool closed() const {
+    return (state_->word.load(std::memory_order_acquire) & 1) != 0;
+  }
 
   // Once only.
   void Close(Closure on_drained) {

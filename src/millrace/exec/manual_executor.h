@@ -11,7 +11,8 @@ namespace millrace::exec {
 // A clock that a test sets. Thread: one at a time.
 class ManualClock final : public Clock {
  public:
-  explicit ManualClock(Instant now = Instant{1'000'000'000}, WallTime wall = WallTime{1'700'000'000'000'000'000})
+  explicit ManualClock(Instant now = Instant{1'000'000'000},
+                       WallTime wall = WallTime{1'700'000'000'000'000'000})
       : now_(now), wall_(wall) {}
 
   [[nodiscard]] Instant Now() const override { return now_; }
@@ -29,8 +30,8 @@ class ManualClock final : public Clock {
   WallTime wall_;
 };
 
-// An executor for tests: nothing runs until the test says so, and time moves only when the test moves it.
-// Thread: one at a time.
+// An executor for tests: nothing runs until the test says so, and time moves only when the test
+// moves it. Thread: one at a time.
 class ManualExecutor final : public Executor {
  public:
   ManualExecutor() = default;

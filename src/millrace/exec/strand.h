@@ -11,17 +11,18 @@
 
 namespace millrace::exec {
 
-// Runs closures one at a time in the order they were posted: the owner of a task queue's state. Fields guarded by a
-// strand are touched only by closures running on it.
+// Runs closures one at a time in the order they were posted: the owner of a task queue's state.
+// Fields guarded by a strand are touched only by closures running on it.
 //
-// A post from a thread that is running an executor schedules the strand there, so work runs where it came in; a post
-// from any other thread schedules it on the home executor. Timers live on the home executor.
+// A post from a thread that is running an executor schedules the strand there, so work runs where
+// it came in; a post from any other thread schedules it on the home executor. Timers live on the
+// home executor.
 //
 // Thread: Post and IsCurrent from any thread.
-// Bounds: unbounded; posts are bounded by requests and store calls in flight. After 256 closures in one go the
-// strand yields to the executor's other work.
-// Invariants: closures posted before destruction still run, or are destroyed with the executor; a closure that uses
-// an object must therefore hold that object's Gate.
+// Bounds: unbounded; posts are bounded by requests and store calls in flight. After 256 closures in
+// one go the strand yields to the executor's other work. Invariants: closures posted before
+// destruction still run, or are destroyed with the executor; a closure that uses an object must
+// therefore hold that object's Gate.
 class MR_CAPABILITY("strand") Strand {
  public:
   explicit Strand(Executor& home);

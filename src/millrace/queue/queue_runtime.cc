@@ -1,0 +1,330 @@
+#include "millrace/queue/queue_runtime.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "millrace/base/check.h"
+#include "millrace/queue/bytes.h"
+
+namespace millrace::queue {
+namespace {
+
+// Side row with the queue's uid: one version byte and eight bytes, big endian.
+constexpr char kUidKey[] = "Q";
+constexpr std::uint8_t kUidVersion = 1;
+
+std::string EncodeUid(std::uint64_t uid) {
+  std::string value(1, static_cast<char>(kUidVersion));
+  AppendFixed64(value, uid);
+  return value;
+}
+
+bool DecodeUid(std::string_view bytes, std::uint64_t* uid) {
+  ByteReader reader(bytes);
+  std::uint8_t version = 0;
+  return reader.Byte(&version) && version == kUidVersion && reader.Fixed64(uid) && reader.done();
+}
+
+std::int64_t TotalOf(const backlog::Totals& totals, backlog::Total which) {
+  return totals[static_cast<std::size_t>(which)];
+}
+
+}  // namespace
+
+QueueCountsView CountsFrom(const backlog::Totals& totals, std::int64_t leased) {
+  QueueCountsView counts;
+  counts.accepted = TotalOf(totals, backlog::Total::kAccepted);
+  counts.done = TotalOf(totals, backlog::Total::kDone);
+  counts.dead = TotalOf(totals, backlog::Total::kDead);
+  counts.dropped = TotalOf(totals, backlog::Total::kDroppedExpired) +
+                   TotalOf(totals, backlog::Total::kDroppedInvalid);
+  counts.leased = leased;
+  counts.waiting = counts.accepted - counts.done - counts.dead - counts.dropped - leased;
+  return counts;
+}
+
+QueueRuntime::QueueRuntime(store::PhysicalQueueKey key, const QueueEnvironment& environment,
+                           exec::Executor& home)
+    : key_(std::move(key)),
+      env_(environment),
+      strand_(home),
+      manager_(key_, env_.config.backlog, strand_, env_.store, env_.random, env_.backlog_metrics,
+               env_.log, *this),
+      matcher_(strand_, *this, env_.config.pollers_max),
+      leases_(key_, env_.config, strand_, env_.store, manager_, gate_,
+              [this] {
+                // Poll calls may have waited because the table was full.
+                if (matcher_.pollers() > 0) matcher_.Pump();
+              }),
+      held_timer_(strand_),
+      last_used_ns_(home.clock().Now().ns) {}
+
+QueueRuntime::~QueueRuntime() = default;
+
+void QueueRuntime::Start(UnloadCallback on_unload) {
+  strand_.Post([this, self = shared_from_this(), on_unload = std::move(on_unload)]() mutable {
+    strand_.AssertCurrent();
+    if (state_ != State::kNew) return;  // Stopped before it began.
+    state_ = State::kLoading;
+    on_unload_ = std::move(on_unload);
+    manager_.Start();
+  });
+}
+
+void QueueRuntime::OnLeaseHeld() {
+  strand_.AssertCurrent();
+  if (state_ == State::kLoading) LoadUid();
+}
+
+void QueueRuntime::LoadUid() {
+  strand_.AssertCurrent();
+  exec::Gate::Holder hold = gate_.TryEnter();
+  if (!hold) return;
+  env_.store.ReadSideRows(
+      key_, kUidKey, std::string(), 1, strand_,
+      [this, hold = std::move(hold)](Result<store::SidePage> page) {
+        strand_.AssertCurrent();
+        if (state_ != State::kLoading) return;
+        if (!page.ok()) return RequestUnload(backlog::UnloadCause::kInitError, page.status());
+        if (page->rows.empty()) {
+          uid_ = env_.random.Next();
+        } else if (DecodeUid(page->rows.front().value, &uid_)) {
+          uid_stored_ = true;
+        } else {
+          return RequestUnload(backlog::UnloadCause::kInitError,
+                               Status(StatusCode::kCorruption, "the queue's uid does not parse"));
+        }
+        leases_.SetQueueUid(uid_);
+        leases_.Recover([this](const Status& status) {
+          strand_.AssertCurrent();
+          if (state_ != State::kLoading) return;
+          if (!status.ok()) return RequestUnload(backlog::UnloadCause::kInitError, status);
+          OnReady();
+        });
+      });
+}
+
+void QueueRuntime::OnReady() {
+  strand_.AssertCurrent();
+  state_ = State::kReady;
+  held_timer_.Cancel();
+  manager_.BeginReading();
+  for (ReadyCallback& op : std::exchange(held_, {})) op(OkStatus());
+}
+
+void QueueRuntime::Run(ReadyCallback op) {
+  strand_.Post([this, self = shared_from_this(), op = std::move(op)]() mutable {
+    strand_.AssertCurrent();
+    last_used_ns_.store(strand_.clock().Now().ns, std::memory_order_relaxed);
+    switch (state_) {
+      case State::kReady:
+        return op(OkStatus());
+      case State::kNew:
+      case State::kLoading:
+        if (held_.size() >= env_.config.held_calls_max) {
+          return op(
+              Status(StatusCode::kResourceExhausted, "too many calls wait for this queue to load"));
+        }
+        if (const Status health = env_.store.Health(); !health.ok()) {
+          return op(Status(StatusCode::kUnavailable,
+                           "the queue cannot be loaded: " + std::string(health.message())));
+        }
+        if (!held_timer_.armed()) {
+          held_timer_.Arm(strand_.clock().Now() + env_.config.load_wait_max, [this] {
+            strand_.AssertCurrent();
+            FailHeld(Status(StatusCode::kUnavailable, "the queue could not be loaded in time"));
+          });
+        }
+        held_.push_back(std::move(op));
+        return;
+      case State::kStopping:
+      case State::kStopped:
+        return op(Status(StatusCode::kShuttingDown, "the queue is being unloaded"));
+    }
+  });
+}
+
+void QueueRuntime::FailHeld(const Status& status) {
+  held_timer_.Cancel();
+  for (ReadyCallback& op : std::exchange(held_, {})) op(status);
+}
+
+void QueueRuntime::RequestUnload(backlog::UnloadCause cause, const Status& status) {
+  strand_.AssertCurrent();
+  if (!on_unload_) return;
+  // Calls held now get the reason itself; later ones reach a new instance.
+  FailHeld(status.ok() ? Status(StatusCode::kShuttingDown, "the queue is being unloaded") : status);
+  std::exchange(on_unload_, {})(cause, status);
+}
+
+void QueueRuntime::OnUnloadRequested(backlog::UnloadCause cause, const Status& status) {
+  RequestUnload(cause, status);
+}
+
+void QueueRuntime::UnloadIfIdle(Instant before) {
+  strand_.Post([this, self = shared_from_this(), before] {
+    strand_.AssertCurrent();
+    if (state_ != State::kReady || last_used() > before || calls_open_ > 0 ||
+        matcher_.pollers() > 0 || leases_.size() > 0 || census_ != nullptr) {
+      return;
+    }
+    RequestUnload(backlog::UnloadCause::kIdle, OkStatus());
+  });
+}
+
+void QueueRuntime::Stop(Closure done) {
+  strand_.Post([this, self = shared_from_this(), done = std::move(done)]() mutable {
+    strand_.AssertCurrent();
+    MR_CHECK(state_ != State::kStopping && state_ != State::kStopped);
+    state_ = State::kStopping;
+    on_unload_ = {};
+    const Status stopping(StatusCode::kShuttingDown, "the queue is being unloaded");
+    FailHeld(stopping);
+    matcher_.Close(stopping);
+    leases_.Stop();
+    manager_.Stop([this, self, done = std::move(done)]() mutable {
+      gate_.Close([this, self, done = std::move(done)]() mutable {
+        strand_.Post([this, self, done = std::move(done)]() mutable {
+          strand_.AssertCurrent();
+          state_ = State::kStopped;
+          done();
+        });
+      });
+    });
+  });
+}
+
+void QueueRuntime::Enqueue(std::vector<backlog::NewTask> tasks, EnqueueCallback done) {
+  strand_.AssertCurrent();
+  ++calls_open_;
+  backlog::WriteOp op;
+  op.creates = std::move(tasks);
+  op.done = [this, done = std::move(done)](backlog::WriteOutcome outcome) mutable {
+    --calls_open_;
+    done(QueueError::From(outcome.status), outcome.created);
+  };
+  manager_.Submit(std::move(op));
+}
+
+matching::Matcher::PollerId QueueRuntime::Lease(LeaseParams params, LeaseCallback done) {
+  strand_.AssertCurrent();
+  matching::PollRequest request;
+  request.max_tasks = params.max_tasks;
+  request.deadline = params.wait_until;
+  request.done = [this, params = std::move(params),
+                  done = std::move(done)](matching::PollResult result) mutable {
+    OnPolled(params, std::move(result), done);
+  };
+  return matcher_.AddPoller(std::move(request));
+}
+
+void QueueRuntime::CancelLease(matching::Matcher::PollerId poller) {
+  strand_.AssertCurrent();
+  matcher_.CancelPoller(poller);
+}
+
+void QueueRuntime::OnPolled(const LeaseParams& params, matching::PollResult result,
+                            LeaseCallback& done) {
+  strand_.AssertCurrent();
+  std::vector<GrantedTask> granted;
+  granted.reserve(result.tasks.size());
+  for (backlog::LoadedTask& task : result.tasks) {
+    GrantedTask& out = granted.emplace_back();  // Room was reserved: nothing moves.
+    out.payload = std::move(task.payload);
+    Result<TaskRecord> record = DecodeTaskRecord(out.payload);
+    if (!record.ok()) {
+      env_.log.Write(LogLevel::kError, "queue", "dropping a task whose stored bytes do not parse",
+                     {{"queue", std::string_view(key_.persistence_name)},
+                      {"task_id", task.key.level.id.value}});
+      Drop(task.key);
+      granted.pop_back();
+      continue;
+    }
+    out.record = std::move(*record);
+    out.first_id = out.record.first_id.value == 0 ? task.key.level.id : out.record.first_id;
+    out.enqueue_time =
+        out.record.enqueue_time.is_set() ? out.record.enqueue_time : task.create_time;
+    out.token = leases_.Grant(task.key, params.duration, params.worker_id);
+  }
+  if (!granted.empty()) manager_.RequestWrite(false);
+  last_used_ns_.store(strand_.clock().Now().ns, std::memory_order_relaxed);
+  done(QueueError::From(result.status), std::move(granted));
+}
+
+void QueueRuntime::Drop(const store::TaskKey& task) {
+  backlog::WriteOp op;
+  op.accepts = false;
+  op.ends = {task};
+  op.ends_as = backlog::Total::kDroppedInvalid;
+  op.done = [](const backlog::WriteOutcome&) {};
+  manager_.Submit(std::move(op));
+}
+
+bool QueueRuntime::OnTaskLoaded(const store::TaskRow& row) {
+  return leases_.Holds(row.key.level.id);
+}
+
+void QueueRuntime::OnTasksAvailable() {
+  strand_.AssertCurrent();
+  if (state_ == State::kReady && matcher_.pollers() > 0) matcher_.Pump();
+}
+
+bool QueueRuntime::HasLoaded() const { return leases_.HasRoom() && manager_.HasLoaded(); }
+
+std::vector<backlog::LoadedTask> QueueRuntime::TakeLoaded(std::size_t max) {
+  return manager_.TakeLoaded(max);
+}
+
+void QueueRuntime::OnBuildWrite(store::QueueWrite& write) {
+  strand_.AssertCurrent();
+  if (state_ == State::kNew || state_ == State::kLoading) return;
+  if (!uid_stored_) {
+    write.side_puts.push_back({kUidKey, EncodeUid(uid_)});
+    uid_writing_ = true;
+  }
+  leases_.BuildWrite(write);
+}
+
+void QueueRuntime::OnWriteEnd(bool applied) {
+  strand_.AssertCurrent();
+  if (std::exchange(uid_writing_, false) && applied) uid_stored_ = true;
+  leases_.WriteEnded(applied);
+}
+
+void QueueRuntime::OnTasksEnded(const std::vector<store::TaskKey>& tasks) {
+  strand_.AssertCurrent();
+  if (census_ != nullptr) census_->OnEnded(tasks);
+}
+
+QueueView QueueRuntime::Describe() const {
+  strand_.AssertCurrent();
+  QueueView view;
+  view.counts = CountsFrom(manager_.totals(), static_cast<std::int64_t>(leases_.size()));
+  if (view.counts.waiting > 0) view.oldest_age = manager_.BacklogHeadAge();
+  view.pollers = matcher_.pollers();
+  view.range_id = manager_.range_id();
+  view.backlog = manager_.InternalStatus().front();
+  return view;
+}
+
+void QueueRuntime::CountRows(UniqueFunction<void(Result<RowCounts>)> done) {
+  strand_.AssertCurrent();
+  if (census_ != nullptr) {
+    strand_.Post([done = std::move(done)]() mutable {
+      done(Status(StatusCode::kUnavailable,
+                  "the rows of this queue are being counted already; try again soon"));
+    });
+    return;
+  }
+  census_ = std::make_unique<RowCensus>(key_, strand_, env_.store, manager_, gate_);
+  census_->Start([this, done = std::move(done)](Result<RowCounts> counts) mutable {
+    // Not now: this closure runs inside the census.
+    strand_.Post([this, self = shared_from_this()] {
+      strand_.AssertCurrent();
+      census_ = nullptr;
+    });
+    done(std::move(counts));
+  });
+}
+
+}  // namespace millrace::queue

@@ -1,0 +1,101 @@
+#include "millrace/queue/queue_service.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "millrace/backlog/metrics.h"
+#include "millrace/base/check.h"
+#include "millrace/queue/open_call.h"
+#include "millrace/queue/queue_name.h"
+
+namespace millrace::queue {
+namespace {
+
+constexpr int kInstanceTriesMax = 4;
+
+void FinishWith(std::unique_ptr<rpc::ServerCall> call, const QueueError& error) {
+  call->Finish(ToRpcStatus(error), std::string());
+}
+
+}  // namespace
+
+QueueError QueueLookupError(const store::PhysicalQueueKey& key, const Status& status) {
+  if (status.code() != StatusCode::kNotFound) return QueueError::From(status);
+  return {rpc::Code::kNotFound, Reason::kQueueNotFound,
+          "no queue \"" + key.persistence_name + "\""};
+}
+
+QueueService::QueueService(const QueueConfig& config, std::vector<exec::Executor*> executors,
+                           store::AsyncTaskStore& store, Random& random, Log& log, Metrics& metrics)
+    : config_(config),
+      executors_(std::move(executors)),
+      store_(store),
+      log_(log),
+      backlog_metrics_(
+          std::make_unique<backlog::BacklogMetrics>(backlog::BacklogMetrics::Create(metrics))),
+      metrics_(metrics),
+      environment_{config_, store_, random, *backlog_metrics_, log_},
+      strand_(*executors_.front()),
+      registry_(
+          [this](const store::PhysicalQueueKey& key) {
+            const std::size_t slot =
+                std::hash<std::string>()(key.persistence_name) % executors_.size();
+            return std::make_shared<QueueRuntime>(key, environment_, *executors_[slot]);
+          },
+          *executors_.front(), config_.idle_unload, log_) {}
+
+QueueService::~QueueService() = default;
+
+void QueueService::Register(rpc::ServiceTable& table) {
+  const auto add = [this, &table](const char* method, void (QueueService::*handler)(CallPtr)) {
+    table.unary.emplace("/" + std::string(kQueueServiceName) + "/" + method,
+                        [this, handler](CallPtr call) { (this->*handler)(std::move(call)); });
+  };
+  add("Enqueue", &QueueService::Enqueue);
+  add("Lease", &QueueService::Lease);
+  add("Complete", &QueueService::Complete);
+  add("Fail", &QueueService::Fail);
+  add("Extend", &QueueService::Extend);
+  add("Release", &QueueService::Release);
+  add("Peek", &QueueService::Peek);
+  add("Describe", &QueueService::Describe);
+  add("List", &QueueService::List);
+  table.services.emplace_back(kQueueServiceName);
+}
+
+void QueueService::Stop(Closure done) { registry_.StopAll(std::move(done)); }
+
+std::size_t QueueService::loaded_queues() { return registry_.size(); }
+
+void QueueService::WithQueue(const store::PhysicalQueueKey& key, CallPtr call, Op op, int tries) {
+  std::shared_ptr<QueueRuntime> queue = registry_.GetOrLoad(key);
+  if (queue == nullptr) {
+    return FinishWith(std::move(call), QueueError::From(Status(StatusCode::kShuttingDown,
+                                                               "the server is shutting down")));
+  }
+  QueueRuntime& runtime = *queue;
+  runtime.Run([this, queue = std::move(queue), call = std::move(call), op = std::move(op),
+               tries](const Status& ready) mutable {
+    if (ready.ok()) return op(queue, std::move(call));
+    if (ready.code() == StatusCode::kShuttingDown && tries + 1 < kInstanceTriesMax) {
+      return WithQueue(store::PhysicalQueueKey(queue->key()), std::move(call), std::move(op),
+                       tries + 1);
+    }
+    FinishWith(std::move(call), QueueError::From(ready));
+  });
+}
+
+void QueueService::WithExistingQueue(const store::PhysicalQueueKey& key, CallPtr call, Op op) {
+  if (registry_.Find(key) != nullptr) return WithQueue(key, std::move(call), std::move(op));
+  store_.ReadMetadata(key, strand_,
+                      [this, key, call = std::move(call),
+                       op = std::move(op)](const Result<store::QueueMetadata>& metadata) mutable {
+                        if (!metadata.ok())
+                          return FinishWith(std::move(call),
+                                            QueueLookupError(key, metadata.status()));
+                        WithQueue(key, std::move(call), std::move(op));
+                      });
+}
+
+}  // namespace millrace::queue
