@@ -14,10 +14,10 @@
 namespace millrace::rpc {
 
 struct ChannelOptions {
-  std::string target;                       // "127.0.0.1:7630", "[::1]:7630", "host:port" or "unix:/path".
-  int connections_max = 1;                  // Calls go to the connection with the fewest of them.
+  std::string target;       // "127.0.0.1:7630", "[::1]:7630", "host:port" or "unix:/path".
+  int connections_max = 1;  // Calls go to the connection with the fewest of them.
   Duration connect_timeout = std::chrono::seconds(5);
-  Duration backoff_min = std::chrono::milliseconds(50);   // Doubles to the max, +-20 % jitter.
+  Duration backoff_min = std::chrono::milliseconds(50);  // Doubles to the max, +-20 % jitter.
   Duration backoff_max = std::chrono::seconds(5);
   std::size_t receive_message_bytes_max = 16u << 20;
 };
@@ -25,22 +25,27 @@ struct ChannelOptions {
 struct CallOptions {
   Instant deadline = Instant::Max();  // Sent as grpc-timeout and enforced here as well.
   Metadata metadata;
-  // Wait for a connection until the deadline instead of failing with UNAVAILABLE when connecting fails.
+  // Wait for a connection until the deadline instead of failing with UNAVAILABLE when connecting
+  // fails.
   bool wait_for_ready = false;
 };
 
 struct CallResult {
   RpcStatus status;
   std::string response;  // Serialized message; empty unless ok.
+  Metadata headers;
   Metadata trailers;
 };
 
 // Client side of one target: keeps connections, reconnects with back-off, multiplexes calls.
 //
-// Thread: any. `done` runs on the channel's loop, exactly once for every call, also at destruction (CANCELLED).
-// Fails: UNAVAILABLE no connection or lost before the reply; DEADLINE_EXCEEDED; CANCELLED by Cancel or destruction.
-// A call that surely did not reach the server's handlers (refused stream, GOAWAY below its id) is sent again on another
-// connection by itself; no other call ever is.
+// Thread: any. `done` runs on the channel's loop, exactly once for every call and never inside
+// Call, also at destruction (CANCELLED). Destruction on another thread returns when the last one
+// has run; on the loop's own they run soon after. Bounds: calls waiting for a connection are held
+// as given; whoever makes calls bounds them. Fails: UNAVAILABLE no connection or lost before the
+// reply; DEADLINE_EXCEEDED; CANCELLED by Cancel or destruction. A call that surely did not reach
+// the server's handlers (refused stream, GOAWAY below its id) is sent again on another connection
+// by itself; no other call ever is.
 class Channel {
  public:
   using CallId = std::uint64_t;
@@ -55,6 +60,7 @@ class Channel {
 };
 
 // Sends one call and blocks until it ended. Not from a loop's thread.
-CallResult CallAndWait(Channel& channel, std::string_view method, std::string request, CallOptions options);
+CallResult CallAndWait(Channel& channel, std::string_view method, std::string request,
+                       CallOptions options);
 
 }  // namespace millrace::rpc

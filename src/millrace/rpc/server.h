@@ -20,12 +20,20 @@ struct ServerOptions {
   // "127.0.0.1:7630" (port 0 = any free one), "[::1]:7630", "unix:/path". At least one.
   std::vector<std::string> listen;
   std::size_t receive_message_bytes_max = 4u << 20;
-  std::uint32_t concurrent_streams_max = 1'000;   // Per connection; told to the client.
+  // Per connection, requests that wait or are still arriving: one more is answered
+  // RESOURCE_EXHAUSTED. Replies that the client does not take are bounded by the same number.
+  std::size_t buffered_bytes_max = 64u << 20;
+  std::uint32_t concurrent_streams_max = 1'000;  // Per connection; told to the client.
   std::size_t connections_max = 10'000;
   std::size_t header_list_bytes_max = 16u << 10;
-  Duration idle_timeout = Duration::zero();       // Closes a connection without calls after this; 0 = never.
-  Duration keepalive_min = std::chrono::seconds(5);  // Clients that ping more often while idle get GOAWAY.
-  Duration handshake_timeout = std::chrono::seconds(10);
+  Duration idle_timeout =
+      Duration::zero();  // Closes a connection without calls after this; 0 = never.
+  Duration keepalive_min =
+      std::chrono::seconds(5);  // Clients that ping more often while idle get GOAWAY.
+  Duration handshake_timeout =
+      std::chrono::seconds(10);  // Also for the rest of a begun header block.
+  Duration send_stall_timeout =
+      std::chrono::seconds(30);  // A peer that takes no byte for so long is closed.
 };
 
 // gRPC server: listens, spreads connections over the loops, and turns requests into ServerCalls.
@@ -35,8 +43,8 @@ struct ServerOptions {
 class Server {
  public:
   // `loops` and everything else must outlive the server.
-  static std::unique_ptr<Server> Create(std::vector<exec::EventLoop*> loops, ServerOptions options, ServiceTable services,
-                                        Log& log, Metrics& metrics);
+  static std::unique_ptr<Server> Create(std::vector<exec::EventLoop*> loops, ServerOptions options,
+                                        ServiceTable services, Log& log, Metrics& metrics);
   virtual ~Server() = default;
 
   virtual Status Start() = 0;
@@ -47,8 +55,8 @@ class Server {
   // The grpc.health.v1 answer for "" and every service; starts as NOT_SERVING.
   virtual void SetServing(bool serving) = 0;
 
-  // Stops listening, sends GOAWAY, lets calls end until `grace` has passed, then cancels the rest and closes.
-  // Blocks until every connection is gone.
+  // Stops listening, sends GOAWAY, lets calls end until `grace` has passed, then cancels the rest
+  // and closes. Blocks until every connection is gone.
   virtual void Shutdown(Duration grace) = 0;
 };
 

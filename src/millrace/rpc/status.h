@@ -27,10 +27,12 @@ enum class Code : std::uint8_t {
   kUnauthenticated = 16,
 };
 
-// "INVALID_ARGUMENT" and so on; "CODE_<n>" never: numbers outside the list are mapped to kUnknown when read.
+// "INVALID_ARGUMENT" and so on; "CODE_<n>" never: numbers outside the list are mapped to kUnknown
+// when read.
 std::string_view CodeName(Code code);
 
-// What a call ended with. `details` is a serialized google.rpc.Status (header grpc-status-details-bin), or empty.
+// What a call ended with. `details` is a serialized google.rpc.Status (header
+// grpc-status-details-bin), or empty.
 struct [[nodiscard]] RpcStatus {
   Code code = Code::kOk;
   std::string message;

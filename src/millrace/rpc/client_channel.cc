@@ -1,0 +1,258 @@
+#include "millrace/rpc/client_channel.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "millrace/base/check.h"
+
+namespace millrace::rpc {
+namespace {
+
+// A call that servers keep refusing is given back to the caller.
+constexpr int kAttemptsMax = 5;
+
+std::string AuthorityOf(const std::string& target) {
+  return target.starts_with("unix:") ? "localhost" : target;
+}
+
+}  // namespace
+
+ClientChannel::ClientChannel(exec::EventLoop& loop, ChannelOptions options)
+    : loop_(loop), options_(std::move(options)), authority_(AuthorityOf(options_.target)) {
+  MR_CHECK(options_.connections_max > 0);
+  for (int i = 0; i < options_.connections_max; ++i) {
+    slots_.push_back(std::make_unique<Slot>());
+    slots_.back()->next_backoff = options_.backoff_min;
+  }
+}
+
+ClientChannel::~ClientChannel() { MR_CHECK(shut_down_); }
+
+void ClientChannel::Start(std::unique_ptr<ClientCall> call) {
+  ClientCall& ref = *call;
+  calls_.emplace(ref.id, std::move(call));
+  if (shut_down_) {
+    EndWith(ref, Code::kCancelled, "the channel is closed");
+    return;
+  }
+  if (ref.options.deadline != Instant::Max()) {
+    if (ref.options.deadline <= loop_.clock().Now()) {
+      EndWith(ref, Code::kDeadlineExceeded, "deadline passed before the call was sent");
+      return;
+    }
+    ref.deadline_timer = loop_.PostAt(ref.options.deadline, [this, &ref] {
+      ref.deadline_timer = 0;
+      const bool waited = ref.connection == nullptr;
+      EndWith(ref, Code::kDeadlineExceeded,
+              waited ? "deadline passed while waiting for a connection (" + last_error_ + ")"
+                     : "deadline passed");
+    });
+  }
+  EnsureConnecting();
+  Place(ref);
+}
+
+void ClientChannel::Cancel(Channel::CallId id) {
+  const auto it = calls_.find(id);
+  if (it != calls_.end()) EndWith(*it->second, Code::kCancelled, "cancelled by the caller");
+}
+
+void ClientChannel::Shutdown() {
+  if (shut_down_) return;
+  shut_down_ = true;
+  while (!calls_.empty()) {
+    EndWith(*calls_.begin()->second, Code::kCancelled, "the channel is closed");
+  }
+  for (const auto& slot : slots_) {
+    slot->resolver = nullptr;
+    if (slot->backoff_timer != 0) loop_.CancelTimer(std::exchange(slot->backoff_timer, 0));
+    if (slot->connection != nullptr) {
+      std::unique_ptr<ClientConnection> connection = std::move(slot->connection);
+      connection->Close("the channel is closed");
+      DestroyLater(std::move(connection));
+    }
+  }
+  for (auto& connection : draining_) {
+    connection->Close("the channel is closed");
+    DestroyLater(std::move(connection));
+  }
+  draining_.clear();
+}
+
+// --- Connections.
+
+void ClientChannel::EnsureConnecting() {
+  for (const auto& slot : slots_) {
+    if (slot->connection == nullptr && slot->resolver == nullptr && slot->backoff_timer == 0) {
+      Connect(*slot);
+    }
+  }
+}
+
+void ClientChannel::Connect(Slot& slot) {
+  slot.was_ready = false;
+  slot.resolver = std::make_unique<Resolver>(loop_, options_.target);
+  slot.resolver->Start([this, &slot](Result<std::vector<SocketAddress>> addresses) {
+    OnResolved(slot, std::move(addresses));
+  });
+}
+
+void ClientChannel::OnResolved(Slot& slot, Result<std::vector<SocketAddress>> addresses) {
+  slot.resolver = nullptr;
+  if (!addresses.ok()) {
+    BackOff(slot, std::string(addresses.status().message()));
+    return;
+  }
+  slot.connection = std::make_unique<ClientConnection>(
+      loop_, std::move(addresses).value(), authority_,
+      loop_.clock().Now() + options_.connect_timeout, static_cast<ClientConnection::Owner&>(*this));
+}
+
+void ClientChannel::BackOff(Slot& slot, const std::string& why) {
+  last_error_ = why;
+  const Duration base = slot.next_backoff;
+  slot.next_backoff = std::min(base * 2, options_.backoff_max);
+  // +-20 %, in steps of a thousandth.
+  const Duration wait = base * static_cast<std::int64_t>(800 + random_.Below(401)) / 1000;
+  slot.backoff_timer = loop_.PostAt(loop_.clock().Now() + wait, [this, &slot] {
+    slot.backoff_timer = 0;
+    // Without calls there is nothing to connect for.
+    if (!calls_.empty()) Connect(slot);
+  });
+  FailWaiting(why);
+}
+
+ClientChannel::Slot& ClientChannel::SlotOf(const ClientConnection& connection) {
+  const auto it = std::find_if(slots_.begin(), slots_.end(), [&connection](const auto& slot) {
+    return slot->connection.get() == &connection;
+  });
+  MR_CHECK(it != slots_.end());
+  return **it;
+}
+
+void ClientChannel::DestroyLater(std::unique_ptr<ClientConnection> connection) {
+  loop_.PostFlush([doomed = std::move(connection)] {});
+}
+
+void ClientChannel::OnConnectionReady(ClientConnection& connection) {
+  Slot& slot = SlotOf(connection);
+  slot.was_ready = true;
+  slot.next_backoff = options_.backoff_min;
+  PlaceWaiting();
+}
+
+void ClientChannel::OnConnectionDraining(ClientConnection& connection) {
+  Slot& slot = SlotOf(connection);
+  draining_.push_back(std::move(slot.connection));
+  // The server asked to go elsewhere; nothing failed, so connecting again need not wait.
+  if (!shut_down_ && !calls_.empty()) Connect(slot);
+}
+
+void ClientChannel::OnConnectionClosed(ClientConnection& connection, std::string why) {
+  if (shut_down_) return;
+  const auto draining =
+      std::find_if(draining_.begin(), draining_.end(),
+                   [&connection](const auto& c) { return c.get() == &connection; });
+  if (draining != draining_.end()) {
+    DestroyLater(std::move(*draining));
+    draining_.erase(draining);
+    return;
+  }
+  Slot& slot = SlotOf(connection);
+  DestroyLater(std::move(slot.connection));
+  if (slot.was_ready) {
+    last_error_ = std::move(why);
+    if (!calls_.empty()) Connect(slot);
+  } else {
+    BackOff(slot, why);
+  }
+}
+
+// --- Calls.
+
+void ClientChannel::Place(ClientCall& call) {
+  ClientConnection* best = nullptr;
+  bool connecting = false;
+  for (const auto& slot : slots_) {
+    ClientConnection* connection = slot->connection.get();
+    if (connection == nullptr || !connection->ready()) {
+      connecting = connecting || slot->backoff_timer == 0;
+      continue;
+    }
+    if (best == nullptr || connection->calls_open() < best->calls_open()) best = connection;
+  }
+  if (best != nullptr) {
+    ++call.attempts;
+    best->Start(call);
+  } else if (connecting || call.options.wait_for_ready) {
+    waiting_.push_back(call.id);
+  } else {
+    EndWith(call, Code::kUnavailable, "cannot connect to " + options_.target + ": " + last_error_);
+  }
+}
+
+void ClientChannel::PlaceWaiting() {
+  std::deque<Channel::CallId> waiting;
+  waiting.swap(waiting_);
+  for (const Channel::CallId id : waiting) {
+    const auto it = calls_.find(id);
+    if (it != calls_.end()) Place(*it->second);
+  }
+}
+
+void ClientChannel::FailWaiting(const std::string& why) {
+  // As long as another connection is ready nothing waits; as long as one is being made it may still
+  // come.
+  std::deque<Channel::CallId> waiting;
+  waiting.swap(waiting_);
+  for (const Channel::CallId id : waiting) {
+    const auto it = calls_.find(id);
+    if (it == calls_.end()) continue;
+    if (it->second->options.wait_for_ready) {
+      waiting_.push_back(id);
+    } else {
+      EndWith(*it->second, Code::kUnavailable, "cannot connect to " + options_.target + ": " + why);
+    }
+  }
+}
+
+void ClientChannel::OnAttemptEnded(ClientCall& call, AttemptOutcome outcome) {
+  if (outcome == AttemptOutcome::kFinal || call.attempts >= kAttemptsMax || shut_down_) {
+    End(call);
+    return;
+  }
+  // Posted, because the connection that gave it back may be about to go.
+  const Channel::CallId id = call.id;
+  call.stream_id = 0;
+  call.request_sent = 0;
+  call.headers_sent = false;
+  call.reader = MessageReader(options_.receive_message_bytes_max);
+  call.result = {};
+  call.header_bytes = 0;
+  call.http_status = 0;
+  call.is_grpc = false;
+  call.has_message = false;
+  call.gzip = false;
+  loop_.Post([self = shared_from_this(), id] {
+    const auto it = self->calls_.find(id);
+    if (it == self->calls_.end()) return;
+    self->EnsureConnecting();
+    self->Place(*it->second);
+  });
+}
+
+void ClientChannel::EndWith(ClientCall& call, Code code, std::string message) {
+  if (call.connection != nullptr) call.connection->Forget(call);
+  call.result = {};
+  call.result.status = {code, std::move(message), {}};
+  End(call);
+}
+
+void ClientChannel::End(ClientCall& call) {
+  auto node = calls_.extract(call.id);
+  MR_CHECK(!node.empty());
+  if (call.deadline_timer != 0) loop_.CancelTimer(std::exchange(call.deadline_timer, 0));
+  loop_.Post([ended = std::move(node.mapped())] { ended->done(std::move(ended->result)); });
+}
+
+}  // namespace millrace::rpc

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "millrace/base/random.h"
+#include "millrace/exec/event_loop.h"
+#include "millrace/rpc/channel.h"
+#include "millrace/rpc/client_call.h"
+#include "millrace/rpc/client_connection.h"
+#include "millrace/rpc/resolver.h"
+
+namespace millrace::rpc {
+
+// The part of a channel that lives on its loop: calls, connections, and when to connect again.
+//
+//   slot:  idle -> resolving -> connecting -> ready -> (lost) -> back-off -> resolving ...
+//
+// Thread: the loop's.
+// Invariants: a call is in exactly one place: the waiting list, one connection, or ended. Ended
+// calls are handed to `done` by a post.
+class ClientChannel final : public std::enable_shared_from_this<ClientChannel>,
+                            private ClientConnection::Owner {
+ public:
+  ClientChannel(exec::EventLoop& loop, ChannelOptions options);
+  ~ClientChannel();
+
+  void Start(std::unique_ptr<ClientCall> call);
+  void Cancel(Channel::CallId id);
+  // Cancels every call and closes every connection. Nothing may be started afterwards.
+  void Shutdown();
+
+ private:
+  // A place for one connection. With connections_max of them all are kept open once the channel is
+  // used.
+  struct Slot {
+    std::unique_ptr<ClientConnection> connection;
+    std::unique_ptr<Resolver> resolver;
+    exec::TimerId backoff_timer = 0;
+    Duration next_backoff{};
+    bool was_ready = false;
+  };
+
+  void EnsureConnecting();
+  void Connect(Slot& slot);
+  void OnResolved(Slot& slot, Result<std::vector<SocketAddress>> addresses);
+  void BackOff(Slot& slot, const std::string& why);
+  Slot& SlotOf(const ClientConnection& connection);
+  void DestroyLater(std::unique_ptr<ClientConnection> connection);
+
+  // Puts the call on a connection, into the waiting list, or ends it.
+  void Place(ClientCall& call);
+  void PlaceWaiting();
+  void FailWaiting(const std::string& why);
+  void End(ClientCall& call);
+  void EndWith(ClientCall& call, Code code, std::string message);
+
+  // ClientConnection::Owner
+  void OnConnectionReady(ClientConnection& connection) override;
+  void OnConnectionDraining(ClientConnection& connection) override;
+  void OnConnectionClosed(ClientConnection& connection, std::string why) override;
+  void OnAttemptEnded(ClientCall& call, AttemptOutcome outcome) override;
+
+  exec::EventLoop& loop_;
+  const ChannelOptions options_;
+  const std::string authority_;
+  SystemRandom random_;
+  std::vector<std::unique_ptr<Slot>> slots_;
+  std::vector<std::unique_ptr<ClientConnection>> draining_;
+  std::unordered_map<Channel::CallId, std::unique_ptr<ClientCall>> calls_;
+  std::deque<Channel::CallId> waiting_;  // Ids of ended calls may still be in it.
+  std::string last_error_ = "not connected yet";
+  bool shut_down_ = false;
+};
+
+}  // namespace millrace::rpc

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <nghttp2/nghttp2.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "millrace/exec/event_loop.h"
+#include "millrace/rpc/client_call.h"
+#include "millrace/rpc/session_socket.h"
+#include "millrace/rpc/socket_address.h"
+
+namespace millrace::rpc {
+
+// One HTTP/2 connection of a channel, from connecting to its end.
+//
+//   connecting -> ready (the server's SETTINGS came) -> draining (GOAWAY came, calls end) -> closed
+//
+// Thread: the loop's.
+// Bounds: 16 KiB of response headers a call; responses up to the channel's limit.
+// Invariants: every call given to Start comes back through OnAttemptEnded once, unless Forget took
+// it away before. After OnConnectionClosed the owner destroys this at the end of the wake-up, not
+// inside the call.
+class ClientConnection final : private SessionSocket::Owner {
+ public:
+  class Owner {
+   public:
+    virtual void OnConnectionReady(ClientConnection& connection) = 0;
+    // No new calls from here on.
+    virtual void OnConnectionDraining(ClientConnection& connection) = 0;
+    virtual void OnConnectionClosed(ClientConnection& connection, std::string why) = 0;
+    virtual void OnAttemptEnded(ClientCall& call, AttemptOutcome outcome) = 0;
+
+   protected:
+    ~Owner() = default;
+  };
+
+  // Tries the addresses one after the other until one takes the connection or `connect_until` has
+  // passed.
+  ClientConnection(exec::EventLoop& loop, std::vector<SocketAddress> addresses,
+                   std::string authority, Instant connect_until, Owner& owner);
+  ~ClientConnection();
+  ClientConnection(const ClientConnection&) = delete;
+  ClientConnection& operator=(const ClientConnection&) = delete;
+
+  [[nodiscard]] bool ready() const { return state_ == State::kReady; }
+  [[nodiscard]] std::size_t calls_open() const { return calls_.size(); }
+
+  // Only while ready.
+  void Start(ClientCall& call);
+  // Resets the call's stream; the call is the caller's again.
+  void Forget(ClientCall& call);
+  // Closes, and gives every call back. OnConnectionClosed follows.
+  void Close(std::string why);
+
+ private:
+  friend struct ClientCallbacks;
+  enum class State : std::uint8_t { kConnecting, kHandshake, kReady, kDraining, kClosed };
+
+  void TryNextAddress();
+  void OnConnected(int fd);
+  void DropConnecting();
+
+  void OnHeader(ClientCall& call, bool trailers, std::string_view name, std::string_view value);
+  void OnHeadersEnd(ClientCall& call, bool end_stream);
+  void OnData(ClientCall& call, std::string_view data);
+  void OnStreamClosed(std::int32_t stream_id, std::uint32_t error);
+  void OnSettings();
+  void OnGoAway();
+  ssize_t ProduceData(ClientCall& call, std::uint8_t* out, std::size_t room, std::uint32_t* flags);
+  void Fail(ClientCall& call, Code code, std::string message);
+  ClientCall* Find(std::int32_t stream_id);
+
+  void OnSocketLost(std::string_view why) override;
+  void OnBytesRead() override {}
+  void OnFlushed() override;
+
+  exec::EventLoop& loop_;
+  Owner& owner_;
+  const std::string authority_;
+  std::vector<SocketAddress> addresses_;
+  std::size_t next_address_ = 0;
+  std::string last_error_;
+
+  State state_ = State::kConnecting;
+  std::shared_ptr<ClientConnection*> alive_;  // For the first step, which is posted.
+  int connecting_fd_ = -1;
+  exec::EventLoop::WatchId connecting_watch_ = 0;
+  exec::TimerId connect_timer_ = 0;
+  std::unique_ptr<SessionSocket> socket_;
+  nghttp2_session* session_ = nullptr;
+  std::unordered_map<std::int32_t, ClientCall*> calls_;
+};
+
+}  // namespace millrace::rpc

@@ -1,0 +1,218 @@
+#include "millrace/rpc/server.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <utility>
+
+#include "millrace/base/annotations.h"
+#include "millrace/base/check.h"
+#include "millrace/base/mutex.h"
+#include "millrace/rpc/listener.h"
+#include "millrace/rpc/method_table.h"
+#include "millrace/rpc/server_connection.h"
+
+namespace millrace::rpc {
+namespace {
+
+// Counts down to zero for a thread that waits. Thread: any.
+class Latch {
+ public:
+  explicit Latch(std::size_t count) : count_(count) {}
+  void CountDown() MR_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    if (--count_ == 0) zero_.NotifyAll();
+  }
+  void Wait() MR_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    while (count_ > 0) zero_.Wait(mutex_);
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar zero_;
+  std::size_t count_ MR_GUARDED_BY(mutex_);
+};
+
+// One loop's share of the connections. Thread: that loop's, except `count`.
+struct LoopShare {
+  explicit LoopShare(exec::EventLoop& l) : loop(l) {}
+  exec::EventLoop& loop;
+  std::map<std::uint64_t, std::unique_ptr<ServerConnection>> connections;
+  bool draining = false;
+};
+
+class ServerImpl final : public Server {
+ public:
+  ServerImpl(const std::vector<exec::EventLoop*>& loops, ServerOptions options,
+             ServiceTable services, Log& log, Metrics& metrics)
+      : options_(std::move(options)),
+        methods_(std::move(services), metrics),
+        log_(log),
+        open_gauge_(metrics.GetGauge("millrace_rpc_server_connections", "Connections open.")),
+        refused_(metrics.GetCounter("millrace_rpc_server_connections_refused_total",
+                                    "Connections closed at once because the limit was reached.")) {
+    MR_CHECK(!loops.empty());
+    for (exec::EventLoop* loop : loops) {
+      shares_.push_back(std::make_unique<LoopShare>(*loop));
+      open_per_share_.push_back(0);
+    }
+  }
+
+  ~ServerImpl() override {
+    if (!stopped_) Shutdown(Duration::zero());
+  }
+
+  Status Start() override {
+    MR_CHECK(!started_);
+    if (options_.listen.empty()) {
+      return {StatusCode::kInvalidArgument, "no address to listen at"};
+    }
+    for (const std::string& address : options_.listen) {
+      auto listener = std::make_unique<Listener>(acceptor(), log_);
+      Status opened = listener->Open(address);
+      if (!opened.ok()) {
+        listeners_.clear();
+        return opened;
+      }
+      listeners_.push_back(std::move(listener));
+    }
+    for (const auto& listener : listeners_) addresses_.push_back(listener->address());
+    started_ = true;
+    OnEveryLoop([this](LoopShare& share) {
+      if (&share != shares_.front().get()) return;
+      for (const auto& listener : listeners_) {
+        listener->Start([this](int fd, std::string peer) { OnAccept(fd, std::move(peer)); });
+      }
+    });
+    return OkStatus();
+  }
+
+  [[nodiscard]] std::vector<std::string> addresses() const override { return addresses_; }
+
+  void SetServing(bool serving) override { serving_ = serving; }
+
+  void Shutdown(Duration grace) override {
+    if (stopped_) return;
+    stopped_ = true;
+    if (!started_) return;
+    OnEveryLoop([this](LoopShare& share) {
+      if (&share == shares_.front().get()) listeners_.clear();
+      share.draining = true;
+      for (const auto& [id, connection] : share.connections) connection->Drain();
+    });
+    if (!WaitForConnections(grace)) {
+      OnEveryLoop([](LoopShare& share) {
+        for (const auto& [id, connection] : share.connections) connection->Abort();
+      });
+      WaitForConnections(Duration::max());
+    }
+    // The loops may still be inside the closure that said so.
+    OnEveryLoop([](LoopShare&) {});
+  }
+
+ private:
+  exec::EventLoop& acceptor() { return shares_.front()->loop; }
+
+  // Runs `body` on each loop and waits until it ran on all.
+  template <typename Body>
+  void OnEveryLoop(Body body) {
+    Latch latch(shares_.size());
+    for (const auto& share : shares_) {
+      MR_CHECK(!share->loop.InLoopThread());
+      share->loop.Post([&body, &latch, &share] {
+        body(*share);
+        latch.CountDown();
+      });
+    }
+    latch.Wait();
+  }
+
+  // True once no connection is left; false when `limit` has passed before.
+  bool WaitForConnections(Duration limit) MR_EXCLUDES(mutex_) {
+    const SystemClock clock;
+    const Instant end = limit == Duration::max() ? Instant::Max() : clock.Now() + limit;
+    MutexLock lock(mutex_);
+    while (open_total_ > 0) {
+      if (end == Instant::Max()) {
+        none_open_.Wait(mutex_);
+        continue;
+      }
+      const Duration left = end - clock.Now();
+      if (left <= Duration::zero()) return false;
+      none_open_.WaitFor(mutex_, left);
+    }
+    return true;
+  }
+
+  void OnAccept(int fd, std::string peer) MR_EXCLUDES(mutex_) {
+    std::size_t chosen = 0;
+    std::uint64_t id = 0;
+    {
+      MutexLock lock(mutex_);
+      if (open_total_ < options_.connections_max) {
+        const auto least = std::min_element(open_per_share_.begin(), open_per_share_.end());
+        chosen = static_cast<std::size_t>(least - open_per_share_.begin());
+        ++*least;
+        ++open_total_;
+        id = ++last_connection_id_;
+      }
+    }
+    if (id == 0) {
+      refused_.Increment();
+      close(fd);
+      return;
+    }
+    open_gauge_.Add(1);
+    LoopShare& share = *shares_[chosen];
+    share.loop.Post([this, &share, chosen, id, fd, peer = std::move(peer)]() mutable {
+      if (share.draining) {
+        close(fd);
+        OnGone(chosen);
+        return;
+      }
+      share.connections.emplace(
+          id, std::make_unique<ServerConnection>(options_, methods_, log_, share.loop, fd,
+                                                 std::move(peer), [this, &share, chosen, id] {
+                                                   share.connections.erase(id);
+                                                   OnGone(chosen);
+                                                 }));
+    });
+  }
+
+  void OnGone(std::size_t share) MR_EXCLUDES(mutex_) {
+    open_gauge_.Add(-1);
+    MutexLock lock(mutex_);
+    --open_per_share_[share];
+    if (--open_total_ == 0) none_open_.NotifyAll();
+  }
+
+  const ServerOptions options_;
+  MethodTable methods_;
+  Log& log_;
+  Gauge& open_gauge_;
+  Counter& refused_;
+  std::vector<std::unique_ptr<LoopShare>> shares_;
+  std::vector<std::unique_ptr<Listener>> listeners_;
+  std::vector<std::string> addresses_;
+  std::atomic<bool> serving_ = false;
+  bool started_ = false;
+  bool stopped_ = false;
+
+  Mutex mutex_;
+  CondVar none_open_;
+  std::vector<std::size_t> open_per_share_ MR_GUARDED_BY(mutex_);
+  std::size_t open_total_ MR_GUARDED_BY(mutex_) = 0;
+  std::uint64_t last_connection_id_ MR_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Server> Server::Create(std::vector<exec::EventLoop*> loops, ServerOptions options,
+                                       ServiceTable services, Log& log, Metrics& metrics) {
+  return std::make_unique<ServerImpl>(loops, std::move(options), std::move(services), log, metrics);
+}
+
+}  // namespace millrace::rpc

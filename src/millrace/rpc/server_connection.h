@@ -1,0 +1,115 @@
+#pragma once
+
+#include <nghttp2/nghttp2.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "millrace/base/function.h"
+#include "millrace/base/log.h"
+#include "millrace/exec/event_loop.h"
+#include "millrace/rpc/method_table.h"
+#include "millrace/rpc/server.h"
+#include "millrace/rpc/server_call.h"
+#include "millrace/rpc/session_socket.h"
+
+namespace millrace::rpc {
+
+// One client's HTTP/2 connection: reads requests, calls handlers, writes replies, all on one loop.
+//
+//   handshake -> open -> draining (GOAWAY sent) -> lingering (nothing more to say) -> closed
+//
+// Thread: its loop's, construction and destruction included.
+// Bounds: concurrent_streams_max calls; buffered_bytes_max of requests and as much of replies; what
+// SessionSocket holds; nothing is kept for a connection without calls but nghttp2's own state.
+// Fails: whatever a peer sends ends a call or the connection, never more.
+// Invariants: `on_closed` runs once, at the end of a wake-up after the last use of this object, and
+// destroys it.
+class ServerConnection final : private CallSink, private SessionSocket::Owner {
+ public:
+  ServerConnection(const ServerOptions& options, MethodTable& methods, Log& log,
+                   exec::EventLoop& loop, int fd, std::string peer, Closure on_closed);
+  ~ServerConnection();
+  ServerConnection(const ServerConnection&) = delete;
+  ServerConnection& operator=(const ServerConnection&) = delete;
+
+  // Says GOAWAY; calls running end as they would, and then the connection closes.
+  void Drain();
+  // Ends every call with UNAVAILABLE and closes after one try to send that.
+  void Abort();
+
+ private:
+  friend struct ServerCallbacks;
+
+  // CallSink
+  void OnFinished(CallState& call) override;
+  void OnWritten(CallState& call) override;
+  void OnConsumed(CallState& call) override;
+
+  // What nghttp2 reports.
+  void OnHeader(CallState& call, std::string_view name, std::string_view value);
+  void OnRequestHeaders(CallState& call);
+  void OnRequestData(CallState& call, std::string_view data);
+  void OnRequestEnd(CallState& call);
+  void OnPing(bool ack);
+  void OnStreamClosed(CallState& call);
+  // The next bytes of the call's messages; a return value of read_data.
+  ssize_t ProduceData(CallState& call, std::uint8_t* out, std::size_t room, std::uint32_t* flags);
+
+  CallState* OpenCall(std::int32_t stream_id);
+  void OnRequestMessage(CallState& call);
+  [[nodiscard]] bool Charge(CallState& call, std::size_t bytes);
+  void OnDeadline(CallState& call);
+
+  // Decides the status, and sends it once the messages before it are out.
+  void Reply(CallState& call, RpcStatus status);
+  // A reply of headers only; `http_status` may be something else than 200.
+  void SubmitTrailersOnly(CallState& call, std::string_view http_status);
+  void SubmitTrailers(CallState& call);
+  void SubmitHeadersAndData(CallState& call);
+
+  // SessionSocket::Owner
+  void OnSocketLost(std::string_view why) override;
+  void OnBytesRead() override;
+  void OnFlushed() override;
+
+  void Close();
+  void GoAway(std::uint32_t error, std::string_view why);
+  void ArmProgressTimer();
+  void ArmIdleTimer();
+
+  const ServerOptions& options_;
+  MethodTable& methods_;
+  Log& log_;
+  exec::EventLoop& loop_;
+  const std::shared_ptr<const std::string> peer_;
+  Closure on_closed_;
+
+  SessionSocket socket_;
+  nghttp2_session* session_ = nullptr;
+  CallState* calls_ = nullptr;  // List of open streams.
+  std::size_t calls_open_ = 0;
+  std::uint64_t calls_begun_ = 0;
+
+  std::size_t buffered_request_bytes_ = 0;
+  std::size_t buffered_reply_bytes_ = 0;
+
+  exec::TimerId progress_timer_ = 0;  // Handshake, then unfinished header blocks.
+  exec::TimerId idle_timer_ = 0;
+  std::uint64_t calls_begun_at_idle_check_ = 0;
+
+  std::int32_t header_block_stream_ = 0;  // Of a header block begun and not ended; 0 = none.
+  Instant last_ping_;
+  int ping_strikes_ = 0;
+  std::uint32_t useless_frames_ = 0;  // Since the last one that carried a call forward.
+
+  bool handshake_done_ = false;
+  bool draining_ = false;
+  bool final_goaway_ = false;
+  bool closed_ = false;
+};
+
+}  // namespace millrace::rpc
