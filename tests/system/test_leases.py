@@ -136,10 +136,12 @@ def test_a_client_that_vanishes_gives_its_task_back(shared, client, queue):
 
 def test_polls_of_a_client_that_vanishes_are_gone(shared, client, queue):
     doomed = shared.client()
-    for _ in range(5):
-        doomed.start_lease(queue, wait=50)
+    polls = [doomed.start_lease(queue, wait=50) for _ in range(5)]
     wait_until(lambda: _pollers(client, queue) == 5, "the polls wait")
     doomed.close()
+    for poll in polls:
+        with pytest.raises(millrace.Cancelled):
+            poll.result()
     wait_until(lambda: client.describe(queue).pollers == 0, "the polls are gone")
     client.enqueue(queue, b"x")
     assert lease_one(client, queue, wait=5).attempt == 1
