@@ -3,15 +3,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <map>
 #include <utility>
 
 #include "millrace/base/annotations.h"
 #include "millrace/base/check.h"
 #include "millrace/base/mutex.h"
+#include "millrace/rpc/health.h"
 #include "millrace/rpc/listener.h"
 #include "millrace/rpc/method_table.h"
+#include "millrace/rpc/reflection.h"
 #include "millrace/rpc/server_connection.h"
 
 namespace millrace::rpc {
@@ -49,7 +50,8 @@ class ServerImpl final : public Server {
   ServerImpl(const std::vector<exec::EventLoop*>& loops, ServerOptions options,
              ServiceTable services, Log& log, Metrics& metrics)
       : options_(std::move(options)),
-        methods_(std::move(services), metrics),
+        health_(AllServices(services)),
+        methods_(WithOwnServices(std::move(services)), metrics),
         log_(log),
         open_gauge_(metrics.GetGauge("millrace_rpc_server_connections", "Connections open.")),
         refused_(metrics.GetCounter("millrace_rpc_server_connections_refused_total",
@@ -92,12 +94,14 @@ class ServerImpl final : public Server {
 
   [[nodiscard]] std::vector<std::string> addresses() const override { return addresses_; }
 
-  void SetServing(bool serving) override { serving_ = serving; }
+  void SetServing(bool serving) override { health_.SetServing(serving); }
 
   void Shutdown(Duration grace) override {
     if (stopped_) return;
     stopped_ = true;
+    health_.SetServing(false);
     if (!started_) return;
+    health_.EndWatches();
     OnEveryLoop([this](LoopShare& share) {
       if (&share == shares_.front().get()) listeners_.clear();
       share.draining = true;
@@ -114,6 +118,19 @@ class ServerImpl final : public Server {
   }
 
  private:
+  static std::vector<std::string> AllServices(const ServiceTable& table) {
+    std::vector<std::string> services = table.services;
+    services.insert(services.end(), {"grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection",
+                                     "grpc.reflection.v1alpha.ServerReflection"});
+    return services;
+  }
+
+  ServiceTable WithOwnServices(ServiceTable table) {
+    health_.AddTo(&table);
+    AddReflection(AllServices(table), &table);
+    return table;
+  }
+
   exec::EventLoop& acceptor() { return shares_.front()->loop; }
 
   // Runs `body` on each loop and waits until it ran on all.
@@ -190,6 +207,7 @@ class ServerImpl final : public Server {
   }
 
   const ServerOptions options_;
+  HealthService health_;
   MethodTable methods_;
   Log& log_;
   Gauge& open_gauge_;
@@ -197,7 +215,6 @@ class ServerImpl final : public Server {
   std::vector<std::unique_ptr<LoopShare>> shares_;
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::vector<std::string> addresses_;
-  std::atomic<bool> serving_ = false;
   bool started_ = false;
   bool stopped_ = false;
 
