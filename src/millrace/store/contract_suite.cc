@@ -149,6 +149,57 @@ TEST_P(StoreContract, RangeIdMayJumpAndGoBack) {
   EXPECT_EQ(store().ReadMetadata(Queue())->range_id, RangeId{3});
 }
 
+TEST_P(StoreContract, ALeaseCanKeepWhatTheOwnerWrote) {
+  ASSERT_TRUE(CommitOne(store(), Lease(Queue(), 1)).ok());
+  QueueWrite last = Creates(Queue(), 1, {Key(1)});
+  last.metadata = Metadata(1, 42);
+  last.metadata->owner_state = "last words";
+  ASSERT_TRUE(CommitOne(store(), last).ok());
+  QueueWrite lease = Lease(Queue(), 2);
+  lease.keep_owner_state = true;
+  lease.metadata->subqueues.clear();
+  lease.metadata->owner_state = "must not be seen";
+  lease.metadata->update_time = WallTime{9'000};
+  ASSERT_TRUE(CommitOne(store(), lease).ok());
+  QueueMetadata expected = *last.metadata;
+  expected.range_id = RangeId{2};
+  expected.update_time = WallTime{9'000};
+  EXPECT_EQ(*store().ReadMetadata(Queue()), expected);
+  EXPECT_EQ(CommitOne(store(), last).code(), StatusCode::kFenced);
+  EXPECT_EQ(*store().ReadMetadata(Queue()), expected);
+}
+
+// The late write of the old owner and the lease of the new one meet: either both count, or the
+// lease says that it did not happen.
+TEST_P(StoreContract, ALeaseNeverLosesAWriteOfTheSameCommit) {
+  ASSERT_TRUE(CommitOne(store(), Lease(Queue(), 1)).ok());
+  QueueWrite last = Creates(Queue(), 1, {Key(1)});
+  last.metadata = Metadata(1, 42);
+  QueueWrite lease = Lease(Queue(), 2);
+  lease.keep_owner_state = true;
+  const std::vector<QueueWrite> both = {last, lease};
+  const std::vector<Status> results = store().Commit(both);
+  EXPECT_TRUE(results.at(0).ok());
+  EXPECT_EQ(store().ReadMetadata(Queue())->subqueues[0].approximate_count, 42);
+  if (results.at(1).ok()) {
+    EXPECT_EQ(store().ReadMetadata(Queue())->range_id, RangeId{2});
+  } else {
+    EXPECT_EQ(results.at(1).code(), StatusCode::kUnavailable);
+    EXPECT_TRUE(CommitOne(store(), lease).ok());
+  }
+  EXPECT_EQ(store().ReadMetadata(Queue())->subqueues[0].approximate_count, 42);
+}
+
+TEST_P(StoreContract, OnlyAnExistingQueueHasOwnerStateToKeep) {
+  QueueWrite lease = Lease(Queue(), 1);
+  lease.keep_owner_state = true;
+  EXPECT_EQ(CommitOne(store(), lease).code(), StatusCode::kInvalidArgument);
+  ASSERT_TRUE(CommitOne(store(), Lease(Queue(), 1)).ok());
+  QueueWrite no_metadata = Creates(Queue(), 1, {Key(1)});
+  no_metadata.keep_owner_state = true;
+  EXPECT_EQ(CommitOne(store(), no_metadata).code(), StatusCode::kInvalidArgument);
+}
+
 TEST_P(StoreContract, CreatingWithoutMetadataIsRefused) {
   EXPECT_EQ(CommitOne(store(), Creates(Queue(), 0, {Key(1)})).code(), StatusCode::kInvalidArgument);
   QueueWrite zero = Lease(Queue(), 1);
