@@ -8,6 +8,7 @@
 #include "millrace/store/rocksdb/rocks_log.h"
 #include "millrace/store/rocksdb/rocks_options.h"
 #include "millrace/store/rocksdb/rocks_status.h"
+#include "millrace/store/rocksdb/wal_check.h"
 
 namespace millrace::store {
 
@@ -42,7 +43,8 @@ Status Database::Open() {
   directory_ = std::move(*directory);
   const bool create = directory_->is_new();
   MR_RETURN_IF_ERROR(OpenDb(create));
-  if (create) return directory_->MarkCreated();
+  if (create) MR_RETURN_IF_ERROR(directory_->MarkCreated());
+  broken_.store(false, std::memory_order_release);
   return {};
 }
 
@@ -51,6 +53,7 @@ Status Database::OpenDb(bool create) {
   options.create_if_missing = create;
   options.info_log = std::make_shared<RocksLog>(log_);
   options.listeners.push_back(std::make_shared<ErrorListener>(*this));
+  if (!create) MR_RETURN_IF_ERROR(CheckWals(*options.env, directory_->db_path(), log_));
   rocksdb::DB* db = nullptr;
   const rocksdb::Status opened = rocksdb::DB::Open(options, directory_->db_path(), &db);
   if (!opened.ok()) {

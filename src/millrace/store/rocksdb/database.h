@@ -26,7 +26,8 @@ namespace millrace::store {
 // Invariants: while a Pin exists the database it names stays open.
 class Database {
  public:
-  // `on_broken` runs, on any thread, when the database turns from writable to not; it must not call back.
+  // `on_broken` runs, on any thread, when the database turns from writable to not; it must not call
+  // back.
   Database(const RocksTaskStoreConfig& config, Log& log, Closure on_broken);
   ~Database();
   Database(const Database&) = delete;
@@ -78,10 +79,10 @@ class Database {
   Closure on_broken_;
   std::unique_ptr<DataDirectory> directory_;
 
-  std::atomic<bool> broken_ = false;
+  std::atomic<bool> broken_ = true;
   Mutex mutex_;
   CondVar unused_;
-  Status broken_status_ MR_GUARDED_BY(mutex_);
+  Status broken_status_ MR_GUARDED_BY(mutex_) = {StatusCode::kUnavailable, "the store is not open"};
   std::unique_ptr<rocksdb::DB> db_ MR_GUARDED_BY(mutex_);
   int pins_ MR_GUARDED_BY(mutex_) = 0;
   bool reopening_ MR_GUARDED_BY(mutex_) = false;

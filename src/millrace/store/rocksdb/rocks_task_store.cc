@@ -46,6 +46,12 @@ Status Named(const Status& status, const PhysicalQueueKey& queue) {
                              queue.persistence_name + ")"};
 }
 
+bool ChangesMetadata(std::span<const QueueWrite> writes, const PhysicalQueueKey& queue) {
+  return std::any_of(writes.begin(), writes.end(), [&queue](const QueueWrite& write) {
+    return write.metadata.has_value() && write.queue == queue;
+  });
+}
+
 }  // namespace
 
 Result<std::unique_ptr<RocksTaskStore>> RocksTaskStore::Open(const RocksTaskStoreConfig& config,
@@ -82,9 +88,9 @@ RocksTaskStore::~RocksTaskStore() {
   if (!database_.Writable().ok()) return;
   Result<Database::Pin> db = database_.Use();
   if (!db.ok()) return;
-  batch_->Clear();
+  StartBatch();
   if (Write(*db, /*sync=*/true).ok()) {
-    batch_->Clear();
+    StartBatch();
     (void)Write(*db, /*sync=*/true);
   }
 }
@@ -105,10 +111,15 @@ std::vector<Status> RocksTaskStore::Commit(std::span<const QueueWrite> writes) {
     refuse_all(db.status());
     return results;
   }
-  batch_->Clear();
+  StartBatch();
   bool any = false;
   bool sync = false;
   for (std::size_t i = 0; i < writes.size(); ++i) {
+    if (writes[i].keep_owner_state && ChangesMetadata(writes.first(i), writes[i].queue)) {
+      // What it is to keep is not stored yet.
+      results[i] = Status(StatusCode::kUnavailable, "another write of this queue is under way");
+      continue;
+    }
     results[i] = AddToBatch(*db, writes[i]);
     if (!results[i].ok()) continue;
     any = true;
@@ -158,7 +169,11 @@ Status RocksTaskStore::AddToBatch(const Database::Pin& db, const QueueWrite& wri
 
   if (write.metadata) {
     BuildKeyPrefix(RowKind::kMetadata, queue_key_, key_);
-    EncodeMetadata(key_, *write.metadata, value_);
+    if (write.keep_owner_state) {
+      MR_RETURN_IF_ERROR(EncodeKeepingOwnerState(db, write));
+    } else {
+      EncodeMetadata(key_, *write.metadata, value_);
+    }
     put({});
     queue.range_id = write.metadata->range_id;
   }
@@ -184,8 +199,23 @@ Status RocksTaskStore::AddToBatch(const Database::Pin& db, const QueueWrite& wri
   return {};
 }
 
-Status RocksTaskStore::Write(const Database::Pin& db, bool sync) {
+Status RocksTaskStore::EncodeKeepingOwnerState(const Database::Pin& db, const QueueWrite& write) {
+  const rocksdb::Status read = db->Get(rocksdb::ReadOptions(), key_, &value_);
+  if (!read.ok()) return FromRocks(read, "cannot read queue metadata");
+  Result<QueueMetadata> metadata = DecodeMetadata(key_, value_);
+  if (!metadata.ok()) return Named(metadata.status(), write.queue);
+  metadata->range_id = write.metadata->range_id;
+  metadata->update_time = write.metadata->update_time;
+  EncodeMetadata(key_, *metadata, value_);
+  return {};
+}
+
+void RocksTaskStore::StartBatch() {
+  batch_->Clear();
   MR_CHECK(batch_->PutLogData(EncodeWalClaim(database_.synced_through)).ok());
+}
+
+Status RocksTaskStore::Write(const Database::Pin& db, bool sync) {
   rocksdb::WriteOptions options;
   options.sync = sync && config_.sync;
   const rocksdb::Status written = db->Write(options, batch_.get());
@@ -272,7 +302,7 @@ Result<std::optional<std::int64_t>> RocksTaskStore::DeleteTasksThrough(
   end.push_back('\0');
   std::int64_t deleted = 0;
   TaskLevel reached = std::max(through, *deleted_through);
-  batch_->Clear();
+  StartBatch();
   {
     Scan scan(*db, first, end);
     for (; scan.iterator->Valid(); scan.iterator->Next()) {
@@ -379,7 +409,7 @@ Status RocksTaskStore::DeleteQueue(const PhysicalQueueKey& queue, RangeId expect
   if (cached.range_id != expected_range_id) {
     return FencedStatus(expected_range_id, cached.range_id);
   }
-  batch_->Clear();
+  StartBatch();
   BuildKeyPrefix(RowKind::kMetadata, queue_key_, key_);
   MR_CHECK(batch_->Delete(key_).ok());
   for (const RowKind kind : {RowKind::kTask, RowKind::kSide}) {

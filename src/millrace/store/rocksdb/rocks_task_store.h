@@ -70,6 +70,11 @@ class RocksTaskStore final : public TaskStore {
   // From the cache if it can be. Leaves the encoded queue key in queue_key_.
   Result<CachedQueue*> FindQueue(const Database::Pin& db, const PhysicalQueueKey& queue)
       MR_REQUIRES(write_turn_);
+  // Encodes the stored metadata row, at key_, with the write's range id into value_.
+  Status EncodeKeepingOwnerState(const Database::Pin& db, const QueueWrite& write)
+      MR_REQUIRES(write_turn_);
+  // Empties batch_ but for the claim, which comes first (wal_scan.h reads it there).
+  void StartBatch() MR_REQUIRES(write_turn_);
   Status AddToBatch(const Database::Pin& db, const QueueWrite& write) MR_REQUIRES(write_turn_);
   // Adds the deletion of every row whose key starts with `prefix`.
   Status DeleteRows(const Database::Pin& db, std::string_view prefix) MR_REQUIRES(write_turn_);
