@@ -107,8 +107,8 @@ class Run:
         workers = {
             "millrace work": self.start(
                 [str(self.binary), "work", QUEUE, "--exec", f"awk -f '{HERE / 'check-record.awk'}'", "--slots",
-                 str(slots), "--lease", "10s", "--until-empty", "-o", "jsonl", "--address", self.server.address],
-                stdout=open(self.exec_ledger, "wb"), env={"LEDGER": str(self.exec_notes)}),
+                 str(slots), "--lease", "10s", "--until-empty", "--journal", str(self.exec_ledger), "--address",
+                 self.server.address], env={"LEDGER": str(self.exec_notes)}),
             "python": self.start(
                 [sys.executable, str(HERE / "python_worker.py"), self.server.address, QUEUE, str(self.python_ledger),
                  str(slots)]),
@@ -151,10 +151,14 @@ class Run:
             time.sleep(0.02)
 
 
+# What `millrace work` calls two of the outcomes.
+SAME_OUTCOME = {"unconfirmed": "uncertain", "unreported": "abandoned"}
+
+
 def read_endings(path: pathlib.Path) -> Iterator[audit.Ending]:
     for line in path.read_text(encoding="utf-8").splitlines():
         entry = json.loads(line)
-        yield audit.Ending(entry["task_id"], entry["outcome"])
+        yield audit.Ending(entry["task_id"], SAME_OUTCOME.get(entry["outcome"], entry["outcome"]))
 
 
 def check_notes(path: pathlib.Path, stored: dict[str, records.Package]) -> tuple[int, int]:
