@@ -178,6 +178,17 @@ void BacklogManager::Impl::TellInitialized(const Status& status) {
   }
 }
 
+void BacklogManager::Impl::AdoptTasks(const std::vector<store::TaskKey>& tasks) {
+  strand_.AssertCurrent();
+  MR_CHECK(!reading_ && config_.delete_on_finish);
+  for (const store::TaskKey& task : tasks) {
+    SubqueueBacklog* subqueue = Find(task.subqueue);
+    if (subqueue != nullptr && task.level > subqueue->acks().read_level()) {
+      subqueue->Adopt(task.level);
+    }
+  }
+}
+
 void BacklogManager::Impl::BeginReading() {
   strand_.AssertCurrent();
   if (state_ != State::kOwned || reading_) return;
@@ -290,7 +301,9 @@ void BacklogManager::Impl::OnRowsLoaded(store::Subqueue) {
 void BacklogManager::Impl::SettleCounts() {
   if (ledger_.sent()) return;
   for (std::size_t i = 0; i < subqueues_.size(); ++i) {
-    if (subqueues_[i]->Drained() && ledger_.SetEmpty(static_cast<store::Subqueue>(i))) MarkDirty();
+    if (!subqueues_[i]->Drained() || !ledger_.SetEmpty(static_cast<store::Subqueue>(i))) continue;
+    metrics_.count_corrections.Increment();
+    MarkDirty();
   }
 }
 

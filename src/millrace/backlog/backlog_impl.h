@@ -38,6 +38,7 @@ class BacklogManager::Impl final : private TaskWriter::Host, private SubqueueBac
 
   void Start();
   void WhenInitialized(store::StatusCallback done);
+  void AdoptTasks(const std::vector<store::TaskKey>& tasks);
   void BeginReading();
   void Stop(Closure done);
 

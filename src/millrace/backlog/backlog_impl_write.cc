@@ -45,6 +45,7 @@ void BacklogManager::Impl::CompleteWrite(WriteBatch& batch, store::QueueWrite& w
 void BacklogManager::Impl::FinishEnds(const std::vector<WriteOp>& ops) {
   for (const WriteOp& op : ops) {
     for (const store::TaskKey& key : op.ends) At(key.subqueue).FinishStored(key.level);
+    if (config_.delete_on_finish && !op.ends.empty()) listener_.OnTasksEnded(op.ends);
   }
 }
 

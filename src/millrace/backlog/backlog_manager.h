@@ -49,6 +49,11 @@ class BacklogManager {
   // kShuttingDown after Stop.
   void WhenInitialized(store::StatusCallback done);
 
+  // Tasks whose rows are stored and which the owner holds already, since it remembers their leases:
+  // they are not given out, and end by a WriteOp like any other, even before the reader has come to
+  // their rows. After OnLeaseHeld and before BeginReading. Only with delete_on_finish.
+  void AdoptTasks(const std::vector<store::TaskKey>& tasks);
+
   // Starts the reader. Once, after OnLeaseHeld.
   void BeginReading();
 

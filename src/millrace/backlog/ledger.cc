@@ -43,8 +43,11 @@ void Ledger::Ack(store::Subqueue subqueue, const core::Acked& acked) {
 bool Ledger::SetEmpty(store::Subqueue subqueue) {
   MR_CHECK(!sent_);
   Counts& counts = subqueues_[static_cast<std::size_t>(subqueue)];
-  if (counts.certain + counts.unsaved == 0) return false;
+  const std::int64_t count = counts.certain + counts.unsaved;
+  if (count == 0) return false;
   counts.unsaved = -counts.certain;
+  // Their rows were deleted as finished by an owner that could not write it down any more.
+  At(unsaved_totals_, Total::kDone) += count;
   return true;
 }
 

@@ -29,8 +29,8 @@ class Ledger {
 
   // Changes in memory that the next write carries.
   void Ack(store::Subqueue subqueue, const core::Acked& acked);
-  // The subqueue is known to be empty. Not while a write is sent. False when the count was 0
-  // already.
+  // The subqueue is known to be empty. What was counted until now counts as done, so that totals
+  // and counts still add up. Not while a write is sent. False when the count was 0 already.
   bool SetEmpty(store::Subqueue subqueue);
 
   void BeginWrite();

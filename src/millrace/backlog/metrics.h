@@ -31,6 +31,8 @@ struct BacklogMetrics {
   Counter& gc_runs;
   Counter& gc_failures;
   Counter& rows_collected;
+  // A count was not 0 although everything was read and finished.
+  Counter& count_corrections;
 };
 
 }  // namespace millrace::backlog

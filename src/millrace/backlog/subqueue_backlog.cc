@@ -100,6 +100,7 @@ TaskReader::Room SubqueueBacklog::RoomLeft() const {
 void SubqueueBacklog::LoadRow(store::TaskRow& row, WallTime now) {
   const store::TaskLevel level = row.key.level;
   if (level <= acks_.read_level()) return;
+  if (!adopted_.empty() && LoadAdopted(row)) return;
   if (core::IsExpired(row.expiry_time, now)) {
     metrics_.dropped_expired_at_read.Increment();
     if (config_.delete_on_finish) {
@@ -115,10 +116,26 @@ void SubqueueBacklog::LoadRow(store::TaskRow& row, WallTime now) {
   buffer_.PushBack({row.key, row.create_time, row.expiry_time, std::move(row.payload)});
 }
 
+bool SubqueueBacklog::LoadAdopted(const store::TaskRow& row) {
+  const auto it = adopted_.find(row.key.level);
+  if (it == adopted_.end()) return false;
+  const Adopted state = it->second;
+  adopted_.erase(it);
+  if (state == Adopted::kEnded) {
+    const store::TaskLevel before = acks_.ack_level();
+    ReportAck(before, acks_.AddFinished(row.key.level, Counting::kNone), config_.delete_on_finish);
+    return true;
+  }
+  acks_.Add(row.key.level, row.create_time);
+  if (state == Adopted::kEnding) MR_CHECK(acks_.BeginEnd(row.key.level));
+  return true;
+}
+
 void SubqueueBacklog::OnRowsRead(std::vector<store::TaskRow> rows, store::TaskLevel through) {
   strand_.AssertCurrent();
   const WallTime now = strand_.clock().WallNow();
   for (store::TaskRow& row : rows) LoadRow(row, now);
+  adopted_.erase(adopted_.begin(), adopted_.upper_bound(through));
   if (through > acks_.read_level()) {
     const store::TaskLevel before = acks_.ack_level();
     ReportAck(before, acks_.AdvanceRead(through), false);
@@ -134,18 +151,35 @@ void SubqueueBacklog::ReportAck(store::TaskLevel before, const core::Acked& acke
   if (acks_.ack_level() != before) owner_.OnAckMoved(subqueue_, acked, stored);
 }
 
+void SubqueueBacklog::Adopt(store::TaskLevel level) {
+  strand_.AssertCurrent();
+  MR_CHECK(level > acks_.read_level());
+  adopted_.emplace(level, Adopted::kHeld);
+}
+
 bool SubqueueBacklog::BeginEnd(store::TaskLevel level) {
   strand_.AssertCurrent();
-  return acks_.BeginEnd(level);
+  const auto it = adopted_.find(level);
+  if (it == adopted_.end()) return acks_.BeginEnd(level);
+  if (it->second != Adopted::kHeld) return false;
+  it->second = Adopted::kEnding;
+  return true;
 }
 
 void SubqueueBacklog::CancelEnd(store::TaskLevel level) {
   strand_.AssertCurrent();
-  acks_.CancelEnd(level);
+  const auto it = adopted_.find(level);
+  if (it == adopted_.end()) return acks_.CancelEnd(level);
+  it->second = Adopted::kHeld;
 }
 
 void SubqueueBacklog::FinishStored(store::TaskLevel level) {
   strand_.AssertCurrent();
+  if (const auto it = adopted_.find(level); it != adopted_.end()) {
+    // Kept until the reader is past it: a page that is on its way may still hold the row.
+    it->second = Adopted::kEnded;
+    return;
+  }
   const store::TaskLevel before = acks_.ack_level();
   core::Acked acked;
   if (!acks_.Finish(level, Counting::kNone, &acked)) return;
@@ -227,7 +261,8 @@ bool SubqueueBacklog::Drained() const {
 
 bool SubqueueBacklog::Idle() const {
   strand_.AssertCurrent();
-  return acks_.outstanding() == 0 && acks_.read_level().id == max_read_level_ && !read_limit_ &&
+  return acks_.outstanding() == 0 && adopted_.empty() &&
+         acks_.read_level().id == max_read_level_ && !read_limit_ &&
          !reader_.reading() && !gc_.running();
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -66,6 +67,10 @@ class SubqueueBacklog final : private TaskReader::Host {
   void OnUndecided(TaskId tail);
   void OnDecided();
 
+  // The owner holds this task already, though the reader has not come to its row yet. Before
+  // BeginReading.
+  void Adopt(store::TaskLevel level);
+
   bool BeginEnd(store::TaskLevel level);
   void CancelEnd(store::TaskLevel level);
   // A write deleted the task's row.
@@ -100,6 +105,8 @@ class SubqueueBacklog final : private TaskReader::Host {
   [[nodiscard]] bool Idle() const;
 
  private:
+  enum class Adopted : std::uint8_t { kHeld, kEnding, kEnded };
+
   [[nodiscard]] store::TaskLevel ReadLevel() const override;
   [[nodiscard]] TaskId ReadableThrough() const override;
   [[nodiscard]] TaskReader::Room RoomLeft() const override;
@@ -108,6 +115,9 @@ class SubqueueBacklog final : private TaskReader::Host {
   void OnDamaged(const Status& status) override;
 
   void LoadRow(store::TaskRow& row, WallTime now) MR_REQUIRES(strand_);
+  // Takes in a row the owner holds, or held: it may have ended while its page was on the way. False
+  // for any other row.
+  bool LoadAdopted(const store::TaskRow& row) MR_REQUIRES(strand_);
   void RaiseMaxRead(TaskId tail) MR_REQUIRES(strand_);
   void DropInMemory(const LoadedTask& task) MR_REQUIRES(strand_);
   void ReportAck(store::TaskLevel before, const core::Acked& acked, bool stored)
@@ -121,6 +131,8 @@ class SubqueueBacklog final : private TaskReader::Host {
 
   core::AckManager acks_ MR_GUARDED_BY(strand_);
   LoadedBuffer buffer_ MR_GUARDED_BY(strand_);
+  // Adopted tasks above the read level.
+  std::map<store::TaskLevel, Adopted> adopted_ MR_GUARDED_BY(strand_);
   TaskId max_read_level_ MR_GUARDED_BY(strand_){-1};
   std::optional<TaskId> read_limit_ MR_GUARDED_BY(strand_);
   std::size_t expired_rows_ MR_GUARDED_BY(strand_) =

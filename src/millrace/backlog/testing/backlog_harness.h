@@ -50,6 +50,35 @@ class CountingFaults final : public sim::FaultPlan {
   std::function<std::optional<sim::Fault>(sim::StoreOp)> every;
 };
 
+// Keeps counters by name and labels.
+class TestMetrics final : public Metrics {
+ public:
+  Counter& GetCounter(std::string_view name, std::string_view, const MetricLabels& labels) override {
+    std::string full(name);
+    for (const auto& [label, value] : labels) full += "|" + label + "=" + value;
+    return counters_[full];
+  }
+  Gauge& GetGauge(std::string_view name, std::string_view help, const MetricLabels& labels) override {
+    return NullMetrics().GetGauge(name, help, labels);
+  }
+  Histogram& GetHistogram(std::string_view name, std::string_view help, const std::vector<double>& bounds,
+                          const MetricLabels& labels) override {
+    return NullMetrics().GetHistogram(name, help, bounds, labels);
+  }
+  std::uint64_t Value(const std::string& name) {
+    const auto it = counters_.find("millrace_backlog_" + name);
+    MR_CHECK(it != counters_.end());
+    return it->second.value;
+  }
+
+ private:
+  struct TestCounter final : Counter {
+    void Add(std::uint64_t n) override { value += n; }
+    std::uint64_t value = 0;
+  };
+  std::map<std::string, TestCounter> counters_;
+};
+
 // One durable store and its time, shared by all owners of a test.
 struct World {
   exec::ManualExecutor executor;
@@ -57,7 +86,8 @@ struct World {
   CountingFaults faults;
   SeededRandom random{7};
   NullLog log;
-  BacklogMetrics metrics = BacklogMetrics::Create(NullMetrics());
+  TestMetrics registry;
+  BacklogMetrics metrics = BacklogMetrics::Create(registry);
   store::PhysicalQueueKey key{"ns", "queue", 0};
 
   std::vector<store::TaskRow> Rows() {
