@@ -1,0 +1,112 @@
+#include "millrace/cli/app.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "millrace/cli/options.h"
+
+namespace millrace::cli {
+namespace {
+
+constexpr char kFooter[] =
+    "First steps:\n"
+    "  millrace server --dev                         a server that keeps nothing\n"
+    "  millrace task enqueue mail 'hello' 'world'    two tasks for the queue \"mail\"\n"
+    "  millrace work mail --exec 'cat' --until-empty run a command for each\n"
+    "  millrace queue list                           look\n"
+    "\n"
+    "Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 server unavailable.\n"
+    "`millrace COMMAND --help` tells more about each command.";
+
+std::string FromEnvironment(const Context& context, std::string_view name) {
+  for (const std::string& entry : context.environment) {
+    if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=') {
+      return entry.substr(name.size() + 1);
+    }
+  }
+  return "";
+}
+
+void AddGlobalOptions(CLI::App& root, Context& context) {
+  static const std::map<std::string, OutputFormat> kFormats = {{"table", OutputFormat::kTable},
+                                                               {"json", OutputFormat::kJson},
+                                                               {"jsonl", OutputFormat::kJsonl}};
+  root.add_option_function<std::string>(
+          "-o,--output",
+          [&context](const std::string& name) { context.output = kFormats.at(name); },
+          "table for people, json, or jsonl (one object a line)")
+      ->type_name("FORMAT")
+      ->default_str("table")
+      ->check(CLI::IsMember({"table", "json", "jsonl"}));
+  root.add_option("--address", context.address,
+                  "server: host:port or unix:/path; also MILLRACE_ADDRESS")
+      ->type_name("ADDRESS")
+      ->default_str(context.address);
+  AddDuration(&root, "--timeout", context.timeout, "longest wait for one answer");
+}
+
+// Options of the root may stand after any subcommand.
+void LetOptionsFallThrough(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
+    command->fallthrough();
+    LetOptionsFallThrough(*command);
+  }
+}
+
+// The innermost subcommand that was reached, for messages.
+const CLI::App& Innermost(const CLI::App& app) {
+  const std::vector<CLI::App*> parsed = app.get_subcommands();
+  return parsed.empty() ? app : Innermost(*parsed.front());
+}
+
+std::string FullName(const CLI::App& app) {
+  const CLI::App* parent = app.get_parent();
+  return parent == nullptr ? app.get_name() : FullName(*parent) + " " + app.get_name();
+}
+
+}  // namespace
+
+int RunCli(std::vector<std::string> args, Context& context) {
+  CLI::App root("Millrace: durable task queues", "millrace");
+  if (std::string address = FromEnvironment(context, "MILLRACE_ADDRESS"); !address.empty()) {
+    context.address = std::move(address);
+    context.address_given = true;
+  }
+  AddGlobalOptions(root, context);
+  root.require_subcommand(1);
+  root.footer(kFooter);
+  root.set_help_flag("-h,--help", "print this help and exit");
+  AddServerCommand(root, context);
+  AddTaskCommands(root, context);
+  AddWorkCommand(root, context);
+  AddQueueCommands(root, context);
+  AddAuditCommand(root, context);
+  AddBenchCommand(root, context);
+  AddConfigCommands(root, context);
+  AddCompletionCommand(root, context);
+  AddVersionCommand(root, context);
+  LetOptionsFallThrough(root);
+
+  std::reverse(args.begin(), args.end());  // As CLI11 takes them.
+  try {
+    root.parse(args);
+  } catch (const CLI::CallForHelp&) {
+    context.out << Innermost(root).help(FullName(Innermost(root)));
+    return kExitOk;
+  } catch (const CLI::CallForAllHelp&) {
+    context.out << root.help("", CLI::AppFormatMode::All);
+    return kExitOk;
+  } catch (const CLI::ParseError& error) {
+    const std::string name = FullName(Innermost(root));
+    return context.Fail(kExitUsage, error.what(), "`" + name + " --help` shows how it is used");
+  }
+  if (root.count("--address") > 0) context.address_given = true;
+  if (!context.action)
+    return context.Fail(kExitUsage, "no command given", "`millrace --help` lists them");
+  return context.action();
+}
+
+}  // namespace millrace::cli
