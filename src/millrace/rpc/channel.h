@@ -35,6 +35,7 @@ struct CallResult {
   std::string response;  // Serialized message; empty unless ok.
   Metadata headers;
   Metadata trailers;
+  bool never_sent = false;  // It failed, and surely no byte of it reached a server.
 };
 
 // Client side of one target: keeps connections, reconnects with back-off, multiplexes calls.

@@ -245,6 +245,7 @@ void ClientChannel::EndWith(ClientCall& call, Code code, std::string message) {
   if (call.connection != nullptr) call.connection->Forget(call);
   call.result = {};
   call.result.status = {code, std::move(message), {}};
+  call.result.never_sent = call.attempts == 0;
   End(call);
 }
 
