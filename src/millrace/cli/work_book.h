@@ -128,9 +128,6 @@ class WorkBook {
   }
   void OnReportAnswer(Key key, ItemAnswer answer);
 
-  // Tasks that left the book since the last time, in order.
-  std::vector<std::pair<Key, TaskEnding>> TakeEndings() { return std::exchange(endings_, {}); }
-
   // No new work; what runs may end by itself (--until-empty, --max-tasks).
   void StopPolling() { polling_ = false; }
   // Signal: no new work; what still runs when the grace is over is killed and released. `at_once` =
@@ -186,7 +183,6 @@ class WorkBook {
   std::map<Key, Task> tasks_;
   std::set<Key> queues_[3];  // By Settle; waiting to be sent, in order of leasing.
   WorkSummary summary_;
-  std::vector<std::pair<Key, TaskEnding>> endings_;
   std::vector<std::pair<Key, TaskEnd>> ends_;
 };
 
