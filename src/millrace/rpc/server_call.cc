@@ -23,10 +23,10 @@ class UnaryHandle final : public ServerCall {
   void OnCancel(Closure on_cancel) override { state_->OnCancel(std::move(on_cancel)); }
   [[nodiscard]] bool cancelled() const override { return state_->cancelled(); }
   void AddHeader(std::string name, std::string value) override {
-    state_->headers.emplace_back(std::move(name), std::move(value));
+    state_->MutableReplyMetadata().headers.emplace_back(std::move(name), std::move(value));
   }
   void AddTrailer(std::string name, std::string value) override {
-    state_->trailers.emplace_back(std::move(name), std::move(value));
+    state_->MutableReplyMetadata().trailers.emplace_back(std::move(name), std::move(value));
   }
   void Finish(RpcStatus status, std::string response) override {
     MR_CHECK(!finished_);
@@ -52,10 +52,10 @@ class StreamHandle final : public ServerStream {
   void OnCancel(Closure on_cancel) override { state_->OnCancel(std::move(on_cancel)); }
   [[nodiscard]] bool cancelled() const override { return state_->cancelled(); }
   void AddHeader(std::string name, std::string value) override {
-    state_->headers.emplace_back(std::move(name), std::move(value));
+    state_->MutableReplyMetadata().headers.emplace_back(std::move(name), std::move(value));
   }
   void AddTrailer(std::string name, std::string value) override {
-    state_->trailers.emplace_back(std::move(name), std::move(value));
+    state_->MutableReplyMetadata().trailers.emplace_back(std::move(name), std::move(value));
   }
   void Read(ReadCallback done) override { state_->Read(std::move(done)); }
   void Write(std::string message, WriteCallback done) override {
@@ -80,6 +80,11 @@ CallState::CallState(exec::EventLoop& call_loop, CallSink* call_sink,
       peer(std::move(call_peer)),
       sink(call_sink),
       message_reader(message_bytes_max) {}
+
+CallState::ReplyMetadata& CallState::MutableReplyMetadata() {
+  if (reply_metadata == nullptr) reply_metadata = std::make_unique<ReplyMetadata>();
+  return *reply_metadata;
+}
 
 void CallState::OnCancel(Closure on_cancel) {
   Closure replaced;
@@ -201,7 +206,6 @@ bool CallState::NextOutgoing() {
   if (streaming == nullptr || streaming->outbox.empty()) return false;
   response = std::move(streaming->outbox.front());
   streaming->outbox.pop_front();
-  WriteMessagePrefix(response.size(), response_prefix.data());
   response_sent = 0;
   has_response = true;
   return true;

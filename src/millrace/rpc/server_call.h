@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -89,9 +88,13 @@ class CallState : public std::enable_shared_from_this<CallState> {
   Metadata metadata;
   Instant deadline = Instant::Max();
 
-  // --- The handler's until Finish.
-  Metadata headers;
-  Metadata trailers;
+  // --- The handler's until Finish. Null = none.
+  struct ReplyMetadata {
+    Metadata headers;
+    Metadata trailers;
+  };
+  std::unique_ptr<ReplyMetadata> reply_metadata;
+  ReplyMetadata& MutableReplyMetadata();
 
   // --- The loop's.
   CallSink* sink;
@@ -102,11 +105,9 @@ class CallState : public std::enable_shared_from_this<CallState> {
   Method* method = nullptr;
   MessageReader message_reader;
   exec::TimerId deadline_timer = 0;
-  std::size_t header_bytes = 0;
-  std::size_t charged_bytes = 0;        // Of the connection's bound on buffered requests.
-  std::size_t reply_charged_bytes = 0;  // Of its bound on replies not taken.
-  std::string bad_header;               // Why there is no such method, for people.
-  std::string malformed_header;         // Which header cannot be read, for people.
+  std::uint32_t header_bytes = 0;
+  std::uint32_t charged_bytes = 0;        // Of the connection's bound on buffered requests.
+  std::uint32_t reply_charged_bytes = 0;  // Of its bound on replies not taken.
   bool is_post = false;
   bool is_grpc = false;
   bool header_overflow = false;
@@ -117,9 +118,8 @@ class CallState : public std::enable_shared_from_this<CallState> {
   bool handed_over = false;  // The handler has been called.
   bool replied = false;      // Status decided; the handler's is not wanted any more.
 
-  RpcStatus status;
-  std::string response;  // The message being sent.
-  std::array<char, kMessagePrefixBytes> response_prefix{};
+  RpcStatus status;               // Before the handler is called: why the request is refused.
+  std::string response;           // The message being sent.
   std::size_t response_sent = 0;  // Of prefix and message together.
   bool has_response = false;
   std::unique_ptr<StreamState> streaming;

@@ -226,9 +226,13 @@ CallState* ServerConnection::OpenCall(std::int32_t stream_id) {
   return raw;
 }
 
+void ServerConnection::MarkMalformed(CallState& call, std::string why) {
+  if (call.status.ok()) call.status = {Code::kInternal, std::move(why), {}};
+}
+
 void ServerConnection::OnHeader(CallState& call, std::string_view name, std::string_view value) {
   // The size as HTTP/2 counts it for SETTINGS_MAX_HEADER_LIST_SIZE.
-  call.header_bytes += name.size() + value.size() + 32;
+  call.header_bytes += static_cast<std::uint32_t>(name.size() + value.size() + 32);
   if (call.header_bytes > options_.header_list_bytes_max) {
     call.header_overflow = true;
     call.metadata.clear();
@@ -237,7 +241,9 @@ void ServerConnection::OnHeader(CallState& call, std::string_view name, std::str
   if (name.starts_with(':')) {
     if (name == ":path") {
       call.method = methods_.Find(value);
-      if (call.method == nullptr) call.bad_header = methods_.ExplainUnknown(value);
+      if (call.method == nullptr) {
+        call.status = {Code::kUnimplemented, methods_.ExplainUnknown(value), {}};
+      }
     } else if (name == ":method") {
       call.is_post = value == "POST";
     }
@@ -248,7 +254,7 @@ void ServerConnection::OnHeader(CallState& call, std::string_view name, std::str
     if (timeout) {
       call.deadline = loop_.clock().Now() + *timeout;
     } else {
-      call.malformed_header = "malformed grpc-timeout";
+      MarkMalformed(call, "malformed grpc-timeout");
     }
   } else if (name == "grpc-encoding") {
     call.gzip = value == "gzip";
@@ -258,37 +264,32 @@ void ServerConnection::OnHeader(CallState& call, std::string_view name, std::str
   } else if (name != "te" && name != "user-agent" && name != "accept-encoding" &&
              name != "content-length") {
     if (!AppendReceivedMetadata(name, value, &call.metadata)) {
-      call.malformed_header = "malformed binary metadata " + std::string(name);
+      MarkMalformed(call, "malformed binary metadata " + std::string(name));
     }
   }
 }
 
 void ServerConnection::OnRequestHeaders(CallState& call) {
   std::string_view http_status = "200";
-  RpcStatus refusal;
   if (call.header_overflow) {
     http_status = "431";
-    refusal = {Code::kResourceExhausted,
-               "request headers are larger than " + std::to_string(options_.header_list_bytes_max) +
-                   " bytes",
-               {}};
+    call.status = {Code::kResourceExhausted,
+                   "request headers are larger than " +
+                       std::to_string(options_.header_list_bytes_max) + " bytes",
+                   {}};
   } else if (!call.is_post) {
     http_status = "405";
-    refusal = {Code::kInternal, "gRPC calls are POST requests", {}};
+    call.status = {Code::kInternal, "gRPC calls are POST requests", {}};
   } else if (!call.is_grpc) {
     http_status = "415";
-    refusal = {Code::kInternal, "content-type is not application/grpc", {}};
-  } else if (call.method == nullptr) {
-    refusal = {Code::kUnimplemented, std::move(call.bad_header), {}};
-  } else if (!call.malformed_header.empty()) {
+    call.status = {Code::kInternal, "content-type is not application/grpc", {}};
+  } else if (call.status.code == Code::kInternal) {
     http_status = "400";
-    refusal = {Code::kInternal, std::move(call.malformed_header), {}};
-  } else if (call.unknown_encoding) {
-    refusal = {Code::kUnimplemented, "grpc-encoding is not supported", {}};
+  } else if (call.status.ok() && call.unknown_encoding) {
+    call.status = {Code::kUnimplemented, "grpc-encoding is not supported", {}};
   }
-  if (!refusal.ok()) {
+  if (!call.status.ok()) {
     call.replied = true;
-    call.status = std::move(refusal);
     SubmitTrailersOnly(call, http_status);
     return;
   }
@@ -305,7 +306,7 @@ void ServerConnection::OnRequestHeaders(CallState& call) {
 bool ServerConnection::Charge(CallState& call, std::size_t bytes) {
   if (buffered_request_bytes_ + bytes > options_.buffered_bytes_max) return false;
   buffered_request_bytes_ += bytes;
-  call.charged_bytes += bytes;
+  call.charged_bytes += static_cast<std::uint32_t>(bytes);
   return true;
 }
 
@@ -418,8 +419,7 @@ void ServerConnection::OnFinished(CallState& call) {
       status = {Code::kResourceExhausted, "the client does not take its replies", {}};
     } else {
       buffered_reply_bytes_ += bytes;
-      call.reply_charged_bytes = bytes;
-      WriteMessagePrefix(bytes, call.response_prefix.data());
+      call.reply_charged_bytes = static_cast<std::uint32_t>(bytes);
       call.has_response = true;
     }
   }
@@ -451,9 +451,9 @@ void ServerConnection::SubmitTrailersOnly(CallState& call, std::string_view http
   fields.AddStatic(":status", http_status);
   fields.AddStatic("content-type", "application/grpc");
   if (call.unknown_encoding) fields.AddStatic("grpc-accept-encoding", "identity,gzip");
-  fields.AddMetadata(call.headers);
+  if (call.reply_metadata != nullptr) fields.AddMetadata(call.reply_metadata->headers);
   fields.AddStatus(call.status);
-  fields.AddMetadata(call.trailers);
+  if (call.reply_metadata != nullptr) fields.AddMetadata(call.reply_metadata->trailers);
   nghttp2_submit_response(session_, call.stream_id, fields.data(), fields.size(), nullptr);
   socket_.ScheduleFlush();
 }
@@ -462,7 +462,7 @@ void ServerConnection::SubmitHeadersAndData(CallState& call) {
   HeaderFields fields;
   fields.AddStatic(":status", "200");
   fields.AddStatic("content-type", "application/grpc");
-  fields.AddMetadata(call.headers);
+  if (call.reply_metadata != nullptr) fields.AddMetadata(call.reply_metadata->headers);
   nghttp2_data_provider provider;
   provider.source.ptr = &call;
   provider.read_callback = ServerCallbacks::ReadData;
@@ -473,7 +473,7 @@ void ServerConnection::SubmitTrailers(CallState& call) {
   if (call.method != nullptr) call.method->CountEnd(call.status.code);
   HeaderFields fields;
   fields.AddStatus(call.status);
-  fields.AddMetadata(call.trailers);
+  if (call.reply_metadata != nullptr) fields.AddMetadata(call.reply_metadata->trailers);
   nghttp2_submit_trailer(session_, call.stream_id, fields.data(), fields.size());
 }
 
@@ -485,8 +485,10 @@ ssize_t ServerConnection::ProduceData(CallState& call, std::uint8_t* out, std::s
       if (!call.NextOutgoing()) break;
     }
     if (call.response_sent < kMessagePrefixBytes) {
+      char prefix[kMessagePrefixBytes];
+      WriteMessagePrefix(call.response.size(), prefix);
       const std::size_t n = std::min(room - produced, kMessagePrefixBytes - call.response_sent);
-      std::memcpy(out + produced, call.response_prefix.data() + call.response_sent, n);
+      std::memcpy(out + produced, prefix + call.response_sent, n);
       call.response_sent += n;
       produced += n;
       if (call.response_sent < kMessagePrefixBytes) break;

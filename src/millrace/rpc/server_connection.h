@@ -50,6 +50,7 @@ class ServerConnection final : private CallSink, private SessionSocket::Owner {
   void OnConsumed(CallState& call) override;
 
   // What nghttp2 reports.
+  static void MarkMalformed(CallState& call, std::string why);
   void OnHeader(CallState& call, std::string_view name, std::string_view value);
   void OnRequestHeaders(CallState& call);
   void OnRequestData(CallState& call, std::string_view data);
