@@ -18,7 +18,9 @@ void BacklogManager::Start() { impl_->Start(); }
 void BacklogManager::WhenInitialized(store::StatusCallback done) {
   impl_->WhenInitialized(std::move(done));
 }
-void BacklogManager::AdoptTasks(const std::vector<store::TaskKey>& tasks) { impl_->AdoptTasks(tasks); }
+void BacklogManager::AdoptTasks(const std::vector<store::TaskKey>& tasks) {
+  impl_->AdoptTasks(tasks);
+}
 void BacklogManager::BeginReading() { impl_->BeginReading(); }
 void BacklogManager::Stop(Closure done) { impl_->Stop(std::move(done)); }
 

@@ -261,9 +261,8 @@ bool SubqueueBacklog::Drained() const {
 
 bool SubqueueBacklog::Idle() const {
   strand_.AssertCurrent();
-  return acks_.outstanding() == 0 && adopted_.empty() &&
-         acks_.read_level().id == max_read_level_ && !read_limit_ &&
-         !reader_.reading() && !gc_.running();
+  return acks_.outstanding() == 0 && adopted_.empty() && acks_.read_level().id == max_read_level_ &&
+         !read_limit_ && !reader_.reading() && !gc_.running();
 }
 
 }  // namespace millrace::backlog

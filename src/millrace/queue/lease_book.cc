@@ -81,6 +81,7 @@ void LeaseBook::CheckExistence(std::map<TaskId, LeaseJournal::Recovered> recover
   struct State {
     std::map<TaskId, LeaseJournal::Recovered> recovered;
     std::map<TaskId, LeaseJournal::Recovered>::iterator next;
+    std::vector<store::TaskKey> held;
     std::size_t in_flight = 0;
     Status error;
     store::StatusCallback done;
@@ -123,12 +124,14 @@ void LeaseBook::CheckExistence(std::map<TaskId, LeaseJournal::Recovered> recover
                                                       .duration = record.duration,
                                                       .worker_id = record.worker_id});
                            journal_.Adopt(lease, entry.chunk);
+                           state->held.push_back(record.task);
                          }
                          (*step)();
                        });
     }
     if (state->in_flight > 0 || !state->done) return;
     if (state->error.ok()) {
+      manager_.AdoptTasks(state->held);
       journal_.FinishRecovery();
       if (journal_.dirty()) manager_.RequestWrite(false);
       ArmTimer();

@@ -1,0 +1,642 @@
+#include "millrace/queue/queue_service.h"
+
+#include <google/rpc/error_details.pb.h>
+#include <google/rpc/status.pb.h>
+#include <gtest/gtest.h>
+#include <millrace/v1/queue.pb.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "millrace/exec/manual_executor.h"
+#include "millrace/queue/request_checks.h"
+#include "millrace/sim/fault_plan.h"
+#include "millrace/sim/sim_store.h"
+#include "millrace/store/memory/memory_task_store.h"
+
+namespace millrace::queue {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+// What came of a call.
+struct Ended {
+  bool done = false;
+  rpc::RpcStatus status;
+  std::string response;
+  Closure on_cancel;
+
+  [[nodiscard]] std::string reason() const {
+    google::rpc::Status rich;
+    google::rpc::ErrorInfo info;
+    if (!rich.ParseFromString(status.details)) return {};
+    for (const auto& detail : rich.details()) {
+      if (detail.UnpackTo(&info)) return info.reason();
+    }
+    return {};
+  }
+};
+
+class FakeCall final : public rpc::ServerCall {
+ public:
+  FakeCall(std::string request, Instant deadline, std::shared_ptr<Ended> ended)
+      : request_(std::move(request)), deadline_(deadline), ended_(std::move(ended)) {}
+  ~FakeCall() override { EXPECT_TRUE(ended_->done) << "a call was dropped unanswered"; }
+
+  [[nodiscard]] std::string_view request() const override { return request_; }
+  [[nodiscard]] const rpc::Metadata& metadata() const override { return metadata_; }
+  [[nodiscard]] Instant deadline() const override { return deadline_; }
+  [[nodiscard]] std::string_view peer() const override { return "test"; }
+  void OnCancel(Closure on_cancel) override { ended_->on_cancel = std::move(on_cancel); }
+  [[nodiscard]] bool cancelled() const override { return false; }
+  void AddTrailer(std::string, std::string) override {}
+  void Finish(rpc::RpcStatus status, std::string response) override {
+    EXPECT_FALSE(ended_->done) << "answered twice";
+    ended_->done = true;
+    ended_->status = std::move(status);
+    ended_->response = std::move(response);
+  }
+
+ private:
+  std::string request_;
+  Instant deadline_;
+  std::shared_ptr<Ended> ended_;
+  rpc::Metadata metadata_;
+};
+
+// One server process on a durable store that outlives it.
+class Host {
+ public:
+  Host(exec::ManualExecutor& executor, store::TaskStore& durable, const QueueConfig& config)
+      : executor_(executor), store_(executor, durable, plan_) {
+    store_.set_traits({.exclusive = true, .counts_deletes = true});
+    service_ = std::make_unique<QueueService>(config, std::vector<exec::Executor*>{&executor},
+                                              store_, random_, log_, NullMetrics());
+    service_->Register(table_);
+  }
+  ~Host() { Stop(); }
+
+  std::shared_ptr<Ended> Start(const std::string& method, const google::protobuf::Message& request,
+                               Instant deadline = Instant::Max()) {
+    return StartRaw(method, request.SerializeAsString(), deadline);
+  }
+  std::shared_ptr<Ended> StartRaw(const std::string& method, std::string bytes,
+                                  Instant deadline = Instant::Max()) {
+    auto ended = std::make_shared<Ended>();
+    auto& handler = table_.unary.at("/" + std::string(kQueueServiceName) + "/" + method);
+    handler(std::make_unique<FakeCall>(std::move(bytes), deadline, ended));
+    executor_.RunUntilIdle();
+    return ended;
+  }
+  void Stop() {
+    if (service_ == nullptr) return;
+    bool stopped = false;
+    service_->Stop([&] { stopped = true; });
+    for (int i = 0; i < 100 && !stopped; ++i) executor_.AdvanceBy(milliseconds(100));
+    EXPECT_TRUE(stopped);
+    executor_.RunUntilIdle();
+    service_ = nullptr;
+  }
+  // The process dies: what had not reached the store never does.
+  void Crash() {
+    store_.Crash(random_);
+    Stop();
+  }
+  sim::SimStore& store() { return store_; }
+  QueueService& service() { return *service_; }
+
+ private:
+  exec::ManualExecutor& executor_;
+  sim::NoFaults plan_;
+  sim::SimStore store_;
+  SeededRandom random_{77};
+  NullLog log_;
+  std::unique_ptr<QueueService> service_;
+  rpc::ServiceTable table_;
+};
+
+class QueueServiceTest : public ::testing::Test {
+ protected:
+  QueueServiceTest() { Restart(); }
+
+  void Restart() {
+    host_ = nullptr;
+    host_ = std::make_unique<Host>(executor_, durable_, config_);
+  }
+  void CrashAndRestart() {
+    host_->Crash();
+    Restart();
+  }
+
+  template <typename Response, typename Request>
+  Response Call(const std::string& method, const Request& request) {
+    const auto ended = host_->Start(method, request);
+    executor_.AdvanceBy(milliseconds(50));
+    EXPECT_TRUE(ended->done) << method;
+    EXPECT_TRUE(ended->status.ok()) << method << ": " << ended->status.message;
+    Response response;
+    EXPECT_TRUE(response.ParseFromString(ended->response));
+    return response;
+  }
+  std::vector<std::string> Enqueue(const std::vector<std::string>& payloads, int max_attempts = 0,
+                                   Duration ttl = Duration::zero()) {
+    v1::EnqueueRequest request;
+    request.set_queue("q");
+    for (const std::string& payload : payloads) {
+      v1::NewTask* task = request.add_tasks();
+      task->set_payload(payload);
+      task->set_max_attempts(max_attempts);
+      if (ttl > Duration::zero()) ToProto(ttl, task->mutable_time_to_live());
+    }
+    std::vector<std::string> ids;
+    const auto response = Call<v1::EnqueueResponse>("Enqueue", request);
+    for (const auto& result : response.results()) {
+      EXPECT_FALSE(result.has_error()) << result.error().message();
+      ids.push_back(result.task_id());
+    }
+    return ids;
+  }
+  static v1::LeaseRequest LeaseRequest(int max, int lease_seconds, int wait_seconds = 0) {
+    v1::LeaseRequest request;
+    request.set_queue("q");
+    request.set_max_tasks(max);
+    request.set_worker_id("worker");
+    request.mutable_lease_duration()->set_seconds(lease_seconds);
+    request.mutable_wait_time()->set_seconds(wait_seconds);
+    return request;
+  }
+  std::vector<v1::LeasedTask> Lease(int max, int lease_seconds = 30) {
+    const auto response = Call<v1::LeaseResponse>("Lease", LeaseRequest(max, lease_seconds));
+    return {response.tasks().begin(), response.tasks().end()};
+  }
+  // "" = ok, else the item's reason.
+  std::string Complete(const std::string& token) {
+    v1::CompleteRequest request;
+    request.set_queue("q");
+    request.add_lease_tokens(token);
+    return Call<v1::CompleteResponse>("Complete", request).results(0).error().reason();
+  }
+  std::string Fail(const std::string& token, bool permanent = false) {
+    v1::FailRequest request;
+    request.set_queue("q");
+    v1::FailItem* item = request.add_items();
+    item->set_lease_token(token);
+    item->set_error_message("it broke");
+    item->set_permanent(permanent);
+    return Call<v1::FailResponse>("Fail", request).results(0).error().reason();
+  }
+  std::string Release(const std::string& token) {
+    v1::ReleaseRequest request;
+    request.set_queue("q");
+    request.add_lease_tokens(token);
+    return Call<v1::ReleaseResponse>("Release", request).results(0).error().reason();
+  }
+  std::string Extend(const std::string& token, int lease_seconds) {
+    v1::ExtendRequest request;
+    request.set_queue("q");
+    request.add_lease_tokens(token);
+    request.mutable_lease_duration()->set_seconds(lease_seconds);
+    return Call<v1::ExtendResponse>("Extend", request).results(0).error().reason();
+  }
+  v1::QueueInfo Describe(bool count_rows = true) {
+    v1::DescribeRequest request;
+    request.set_queue("q");
+    request.set_count_rows(count_rows);
+    v1::QueueInfo info = Call<v1::DescribeResponse>("Describe", request).queue();
+    const v1::QueueCounts& c = info.counts();
+    EXPECT_EQ(c.accepted(), c.done() + c.waiting() + c.leased() + c.dead() + c.dropped());
+    if (count_rows) {
+      const v1::RowCounts& r = info.row_counts();
+      EXPECT_EQ(r.accepted(), r.done() + r.task_rows() + r.dead() + r.dropped());
+      EXPECT_EQ(r.dead_rows(), r.dead_total());
+    }
+    return info;
+  }
+  std::vector<v1::Task> Peek(v1::TaskState state, int page_size = 0) {
+    v1::PeekRequest request;
+    request.set_queue("q");
+    request.set_state(state);
+    request.set_page_size(page_size);
+    std::vector<v1::Task> tasks;
+    do {
+      const auto response = Call<v1::PeekResponse>("Peek", request);
+      tasks.insert(tasks.end(), response.tasks().begin(), response.tasks().end());
+      request.set_page_token(response.next_page_token());
+    } while (!request.page_token().empty());
+    return tasks;
+  }
+
+  QueueConfig config_;
+  exec::ManualExecutor executor_;
+  store::MemoryTaskStore durable_;
+  std::unique_ptr<Host> host_;
+};
+
+TEST_F(QueueServiceTest, FullCycle) {
+  const auto ids = Enqueue({"a", "b"});
+  ASSERT_EQ(ids.size(), 2u);
+  EXPECT_NE(ids[0], ids[1]);
+  const auto tasks = Lease(5);
+  ASSERT_EQ(tasks.size(), 2u);
+  EXPECT_EQ(tasks[0].task_id(), ids[0]);
+  EXPECT_EQ(tasks[0].payload(), "a");
+  EXPECT_EQ(tasks[0].attempt(), 1);
+  EXPECT_TRUE(Lease(5).empty()) << "leased tasks are not handed out";
+  EXPECT_EQ(Describe().counts().leased(), 2);
+  EXPECT_EQ(Complete(tasks[0].lease_token()), "");
+  EXPECT_EQ(Complete(tasks[0].lease_token()), "LEASE_LOST");
+  EXPECT_EQ(Fail(tasks[0].lease_token()), "LEASE_LOST");
+  EXPECT_EQ(Release(tasks[0].lease_token()), "LEASE_LOST");
+  EXPECT_EQ(Extend(tasks[0].lease_token(), 10), "LEASE_LOST");
+  EXPECT_EQ(Complete(tasks[1].lease_token()), "");
+  const v1::QueueInfo info = Describe();
+  EXPECT_EQ(info.counts().done(), 2);
+  EXPECT_EQ(info.counts().waiting(), 0);
+  EXPECT_EQ(info.row_counts().task_rows(), 0);
+}
+
+TEST_F(QueueServiceTest, HeadersAndTimesComeBack) {
+  v1::EnqueueRequest request;
+  request.set_queue("q");
+  (*request.add_tasks()->mutable_headers())["trace"] = "xyz";
+  request.mutable_tasks(0)->set_payload("p");
+  (void)Call<v1::EnqueueResponse>("Enqueue", request);
+  const auto tasks = Lease(1, 45);
+  ASSERT_EQ(tasks.size(), 1u);
+  EXPECT_EQ(tasks[0].headers().at("trace"), "xyz");
+  EXPECT_EQ(tasks[0].enqueue_time().seconds(), 1'700'000'000);
+  EXPECT_EQ(tasks[0].lease_duration().seconds(), 45);
+}
+
+TEST_F(QueueServiceTest, AFailedTaskComesBackWithItsIdAndOneMoreAttempt) {
+  const auto ids = Enqueue({"a", "b"});
+  const auto first = Lease(1);
+  EXPECT_EQ(Fail(first[0].lease_token()), "");
+  const auto again = Lease(2);
+  ASSERT_EQ(again.size(), 2u);
+  EXPECT_EQ(again[0].payload(), "b") << "a failed task goes to the end";
+  EXPECT_EQ(again[1].task_id(), ids[0]);
+  EXPECT_EQ(again[1].attempt(), 2);
+  EXPECT_EQ(again[0].attempt(), 1) << "its neighbour is not charged";
+  EXPECT_EQ(again[1].enqueue_time().seconds(), first[0].enqueue_time().seconds());
+  EXPECT_EQ(Complete(first[0].lease_token()), "LEASE_LOST");
+  EXPECT_EQ(Complete(again[1].lease_token()), "");
+}
+
+TEST_F(QueueServiceTest, MaxAttemptsIsTheTotalWithTheFirstIncluded) {
+  for (const int max : {1, 2, 3}) {
+    Enqueue({"p"}, max);
+    for (int attempt = 1; attempt <= max; ++attempt) {
+      const auto tasks = Lease(1);
+      ASSERT_EQ(tasks.size(), 1u) << max << " " << attempt;
+      EXPECT_EQ(tasks[0].attempt(), attempt);
+      EXPECT_EQ(Fail(tasks[0].lease_token()), "");
+    }
+    EXPECT_TRUE(Lease(1).empty());
+  }
+  EXPECT_EQ(Describe().counts().dead(), 3);
+  const auto dead = Peek(v1::TASK_STATE_DEAD, 1);
+  ASSERT_EQ(dead.size(), 3u);
+  EXPECT_EQ(dead[0].error_message(), "it broke");
+  EXPECT_EQ(dead[2].attempt(), 3);
+  EXPECT_EQ(dead[2].payload(), "p");
+}
+
+TEST_F(QueueServiceTest, APermanentFailureIsDeadAtOnce) {
+  Enqueue({"p"});
+  EXPECT_EQ(Fail(Lease(1)[0].lease_token(), true), "");
+  EXPECT_EQ(Describe().counts().dead(), 1);
+  CrashAndRestart();
+  EXPECT_EQ(Describe().counts().dead(), 1);
+  EXPECT_TRUE(Lease(1).empty());
+}
+
+TEST_F(QueueServiceTest, AReleasedTaskIsNotChargedAnAttempt) {
+  Enqueue({"p"}, 1);
+  for (int i = 0; i < 3; ++i) {
+    const auto tasks = Lease(1);
+    ASSERT_EQ(tasks.size(), 1u);
+    EXPECT_EQ(tasks[0].attempt(), 1);
+    EXPECT_EQ(Release(tasks[0].lease_token()), "");
+  }
+  EXPECT_EQ(Complete(Lease(1)[0].lease_token()), "");
+}
+
+TEST_F(QueueServiceTest, AnExpiredLeaseIsLostAndTheTaskComesBack) {
+  Enqueue({"p"});
+  const auto tasks = Lease(1, 10);
+  executor_.AdvanceBy(seconds(9));
+  EXPECT_TRUE(Lease(1).empty());
+  // The next holder waits when the lease runs out: it must get the task then, not after its own
+  // wait.
+  const auto waiting = host_->Start("Lease", LeaseRequest(1, 30, 60));
+  executor_.AdvanceBy(seconds(2));
+  ASSERT_TRUE(waiting->done);
+  v1::LeaseResponse response;
+  response.ParseFromString(waiting->response);
+  ASSERT_EQ(response.tasks_size(), 1);
+  EXPECT_EQ(response.tasks(0).attempt(), 2);
+  EXPECT_EQ(response.tasks(0).task_id(), tasks[0].task_id());
+  EXPECT_EQ(Complete(tasks[0].lease_token()), "LEASE_LOST");
+  EXPECT_EQ(Complete(response.tasks(0).lease_token()), "");
+}
+
+TEST_F(QueueServiceTest, AnExtendedLeaseIsKeptAndClockJumpsDoNotMatter) {
+  Enqueue({"p"});
+  const auto tasks = Lease(1, 10);
+  for (int i = 0; i < 20; ++i) {
+    executor_.AdvanceBy(seconds(8));
+    executor_.manual_clock().JumpWall(i % 2 == 0 ? Duration(hours(1)) : Duration(-hours(2)));
+    EXPECT_EQ(Extend(tasks[0].lease_token(), 10), "");
+    EXPECT_TRUE(Lease(1).empty());
+  }
+  EXPECT_EQ(Complete(tasks[0].lease_token()), "");
+}
+
+TEST_F(QueueServiceTest, ARestartRemembersLeasesAndTheirTokens) {
+  Enqueue({"a", "b", "c"});
+  const auto tasks = Lease(2, 60);
+  executor_.AdvanceBy(milliseconds(100));  // The next commit has taken the leases along.
+  CrashAndRestart();
+  const auto rest = Lease(5);
+  ASSERT_EQ(rest.size(), 1u) << "running work is not handed out twice";
+  EXPECT_EQ(rest[0].payload(), "c");
+  EXPECT_EQ(Describe().counts().leased(), 3);
+  EXPECT_EQ(Complete(tasks[0].lease_token()), "");
+  EXPECT_EQ(Complete(tasks[0].lease_token()), "LEASE_LOST");
+  executor_.AdvanceBy(seconds(61));
+  const auto late = Lease(5);
+  ASSERT_EQ(late.size(), 2u);
+  EXPECT_EQ(late[0].attempt(), 2);
+  EXPECT_EQ(Complete(tasks[1].lease_token()), "LEASE_LOST");
+}
+
+TEST_F(QueueServiceTest, ARememberedLeaseBehindAFullBufferIsStillGood) {
+  config_.backlog.page_size = 2;
+  Restart();
+  Enqueue({"a", "b", "c", "d", "e", "f"});
+  auto tasks = Lease(2, 60);
+  for (const auto& more : {Lease(2, 60), Lease(2, 60)})
+    tasks.insert(tasks.end(), more.begin(), more.end());
+  ASSERT_EQ(tasks.size(), 6u);
+  // The first four go back to waiting under new ids only after the restart; the last two stay
+  // leased.
+  executor_.AdvanceBy(milliseconds(100));
+  CrashAndRestart();
+  EXPECT_EQ(Complete(tasks[5].lease_token()), "");
+  EXPECT_EQ(Complete(tasks[5].lease_token()), "LEASE_LOST");
+  for (int i = 0; i < 5; ++i)
+    EXPECT_EQ(Complete(tasks[static_cast<std::size_t>(i)].lease_token()), "");
+  EXPECT_TRUE(Lease(5).empty()) << "a finished task came back";
+  EXPECT_EQ(Describe().counts().done(), 6);
+}
+
+TEST_F(QueueServiceTest, ALeaseThatRanOutWhileTheServerWasDownIsLost) {
+  Enqueue({"a"});
+  const auto tasks = Lease(1, 10);
+  executor_.AdvanceBy(milliseconds(100));
+  host_->Crash();
+  executor_.manual_clock().Advance(seconds(30));
+  Restart();
+  // Loading the queue finds that its time is up; a call that waits a moment gets the task.
+  const auto waiting = host_->Start("Lease", LeaseRequest(1, 30, 5));
+  executor_.AdvanceBy(milliseconds(100));
+  ASSERT_TRUE(waiting->done);
+  v1::LeaseResponse response;
+  ASSERT_TRUE(response.ParseFromString(waiting->response));
+  ASSERT_EQ(response.tasks_size(), 1);
+  EXPECT_EQ(response.tasks(0).attempt(), 2);
+  EXPECT_EQ(Complete(tasks[0].lease_token()), "LEASE_LOST");
+}
+
+TEST_F(QueueServiceTest, AFinishedTaskStaysFinishedWhileAnOlderOneRuns) {
+  Enqueue({"old", "young"});
+  const auto tasks = Lease(2, 600);
+  EXPECT_EQ(Complete(tasks[1].lease_token()), "");
+  CrashAndRestart();
+  EXPECT_TRUE(Lease(5).empty() || Describe().counts().leased() == 1);
+  std::set<std::string> seen;
+  for (const auto& task : Peek(v1::TASK_STATE_UNSPECIFIED)) seen.insert(task.payload());
+  EXPECT_EQ(seen, std::set<std::string>{"old"});
+}
+
+TEST_F(QueueServiceTest, ALongPollWakesWhenATaskComes) {
+  const auto waiting = host_->Start("Lease", LeaseRequest(10, 30, 60));
+  EXPECT_FALSE(waiting->done);
+  EXPECT_EQ(Describe(false).pollers(), 1);
+  Enqueue({"x", "y"});
+  ASSERT_TRUE(waiting->done);
+  v1::LeaseResponse response;
+  response.ParseFromString(waiting->response);
+  EXPECT_EQ(response.tasks_size(), 2);
+}
+
+TEST_F(QueueServiceTest, ALongPollEndsEmptyAndOkShortlyBeforeTheDeadline) {
+  const Instant deadline = executor_.clock().Now() + seconds(5);
+  const auto waiting = host_->Start("Lease", LeaseRequest(1, 30, 60), deadline);
+  executor_.AdvanceBy(milliseconds(4'790));
+  EXPECT_FALSE(waiting->done);
+  executor_.AdvanceBy(milliseconds(20));
+  ASSERT_TRUE(waiting->done);
+  EXPECT_TRUE(waiting->status.ok());
+  EXPECT_TRUE(waiting->response.empty());
+}
+
+TEST_F(QueueServiceTest, AVanishedPollerGetsNothingAndTheNextOneDoes) {
+  const auto gone = host_->Start("Lease", LeaseRequest(1, 30, 60));
+  ASSERT_TRUE(gone->on_cancel);
+  gone->on_cancel();
+  executor_.RunUntilIdle();
+  EXPECT_TRUE(gone->done);
+  Enqueue({"x"});
+  EXPECT_EQ(Lease(1).size(), 1u);
+}
+
+TEST_F(QueueServiceTest, AnExpiredTaskIsDroppedAndCounted) {
+  Enqueue({"short"}, 0, seconds(5));
+  Enqueue({"long"});
+  executor_.AdvanceBy(seconds(6));
+  const auto tasks = Lease(5);
+  ASSERT_EQ(tasks.size(), 1u);
+  EXPECT_EQ(tasks[0].payload(), "long");
+  EXPECT_EQ(Describe().counts().dropped(), 1);
+}
+
+TEST_F(QueueServiceTest, ALeasedTaskDoesNotExpire) {
+  Enqueue({"p"}, 0, seconds(5));
+  const auto tasks = Lease(1, 60);
+  executor_.AdvanceBy(seconds(10));
+  CrashAndRestart();
+  EXPECT_TRUE(Lease(1).empty());
+  EXPECT_EQ(Complete(tasks[0].lease_token()), "");
+  EXPECT_EQ(Describe().counts().dropped(), 0);
+}
+
+TEST_F(QueueServiceTest, PeekChangesNothingAndPages) {
+  Enqueue({"a", "b", "c", "d", "e"});
+  const auto leased = Lease(2);
+  EXPECT_EQ(Peek(v1::TASK_STATE_WAITING, 1).size(), 3u);
+  EXPECT_EQ(Peek(v1::TASK_STATE_LEASED, 1).size(), 2u);
+  const auto all = Peek(v1::TASK_STATE_UNSPECIFIED, 2);
+  ASSERT_EQ(all.size(), 5u);
+  EXPECT_EQ(all[0].state(), v1::TASK_STATE_LEASED);
+  EXPECT_EQ(all[0].worker_id(), "worker");
+  EXPECT_EQ(all[0].attempt(), 1);
+  EXPECT_EQ(all[4].attempt(), 0);
+  EXPECT_EQ(Lease(5).size(), 3u);
+}
+
+TEST_F(QueueServiceTest, DescribeAndPeekOfAnUnknownQueueAreNotFoundAndCreateNothing) {
+  v1::DescribeRequest describe;
+  describe.set_queue("nobody");
+  v1::PeekRequest peek;
+  peek.set_queue("nobody");
+  for (const auto& ended : {host_->Start("Describe", describe), host_->Start("Peek", peek)}) {
+    executor_.AdvanceBy(milliseconds(50));
+    ASSERT_TRUE(ended->done);
+    EXPECT_EQ(ended->status.code, rpc::Code::kNotFound);
+    EXPECT_EQ(ended->reason(), "QUEUE_NOT_FOUND");
+  }
+  EXPECT_EQ(Call<v1::ListResponse>("List", v1::ListRequest()).queues_size(), 0);
+}
+
+TEST_F(QueueServiceTest, ListShowsLoadedAndUnloadedQueuesAlike) {
+  for (const char* name : {"a/1", "a/2", "b"}) {
+    v1::EnqueueRequest request;
+    request.set_queue(name);
+    request.add_tasks()->set_payload("p");
+    (void)Call<v1::EnqueueResponse>("Enqueue", request);
+  }
+  for (const bool restarted : {false, true}) {
+    if (restarted) Restart();
+    v1::ListRequest request;
+    request.set_page_size(1);
+    std::map<std::string, std::int64_t> waiting;
+    do {
+      const auto response = Call<v1::ListResponse>("List", request);
+      for (const auto& queue : response.queues()) {
+        waiting[queue.name()] = queue.counts().waiting();
+        EXPECT_EQ(queue.loaded(), !restarted);
+      }
+      request.set_page_token(response.next_page_token());
+    } while (!request.page_token().empty());
+    EXPECT_EQ(waiting, (std::map<std::string, std::int64_t>{{"a/1", 1}, {"a/2", 1}, {"b", 1}}));
+    v1::ListRequest prefixed;
+    prefixed.set_name_prefix("a/");
+    EXPECT_EQ(Call<v1::ListResponse>("List", prefixed).queues_size(), 2);
+  }
+}
+
+TEST_F(QueueServiceTest, OneBadItemDoesNotSpoilItsBatch) {
+  v1::EnqueueRequest request;
+  request.set_queue("q");
+  request.add_tasks()->set_payload("good");
+  request.add_tasks()->set_payload(std::string(config_.payload_bytes_max + 1, 'x'));
+  request.add_tasks()->set_max_attempts(-1);
+  request.add_tasks()->mutable_time_to_live()->set_seconds(-5);
+  request.add_tasks()->set_payload("also good");
+  const auto response = Call<v1::EnqueueResponse>("Enqueue", request);
+  ASSERT_EQ(response.results_size(), 5);
+  EXPECT_EQ(response.results(1).error().reason(), "PAYLOAD_TOO_LARGE");
+  EXPECT_EQ(response.results(2).error().code(), static_cast<int>(rpc::Code::kInvalidArgument));
+  EXPECT_TRUE(response.results(3).has_error());
+  const auto tasks = Lease(5);
+  ASSERT_EQ(tasks.size(), 2u);
+  EXPECT_EQ(tasks[0].task_id(), response.results(0).task_id());
+  EXPECT_EQ(tasks[1].task_id(), response.results(4).task_id());
+}
+
+TEST_F(QueueServiceTest, MalformedRequestsAreRefusedWithFields) {
+  for (const char* method :
+       {"Enqueue", "Lease", "Complete", "Fail", "Extend", "Release", "Peek", "Describe", "List"}) {
+    const auto garbage = host_->StartRaw(method, "\xff\xff\xff");
+    ASSERT_TRUE(garbage->done) << method;
+    EXPECT_EQ(garbage->status.code, rpc::Code::kInvalidArgument) << method;
+    if (std::string(method) == "List") continue;
+    const auto empty = host_->StartRaw(method, "");
+    ASSERT_TRUE(empty->done) << method;
+    EXPECT_EQ(empty->status.code, rpc::Code::kInvalidArgument) << method;
+    EXPECT_NE(empty->status.details.find("BadRequest"), std::string::npos) << method;
+  }
+  for (v1::LeaseRequest request : {LeaseRequest(-1, 30), LeaseRequest(1'001, 30),
+                                   LeaseRequest(1, 0), LeaseRequest(1, 50'000)}) {
+    EXPECT_EQ(host_->Start("Lease", request)->status.code, rpc::Code::kInvalidArgument);
+  }
+  Enqueue({"still works"});
+}
+
+TEST_F(QueueServiceTest, TokensOfOtherQueuesAndRandomBytesChangeNothing) {
+  Enqueue({"p"});
+  const std::string token = Lease(1)[0].lease_token();
+  v1::EnqueueRequest other;
+  other.set_queue("other");
+  other.add_tasks()->set_payload("p");
+  (void)Call<v1::EnqueueResponse>("Enqueue", other);
+  v1::LeaseRequest lease = LeaseRequest(1, 30);
+  lease.set_queue("other");
+  const auto foreign = Call<v1::LeaseResponse>("Lease", lease);
+  ASSERT_EQ(foreign.tasks_size(), 1);
+  EXPECT_EQ(Complete(foreign.tasks(0).lease_token()), "LEASE_LOST");
+  for (std::size_t i = 0; i < token.size(); ++i) {
+    std::string bent = token;
+    bent[i] = static_cast<char>(bent[i] ^ 1);
+    EXPECT_EQ(Complete(bent), "LEASE_LOST") << i;
+  }
+  v1::CompleteRequest request;
+  request.set_queue("q");
+  request.add_lease_tokens("short");
+  EXPECT_EQ(Call<v1::CompleteResponse>("Complete", request).results(0).error().code(),
+            static_cast<int>(rpc::Code::kInvalidArgument));
+  EXPECT_EQ(Complete(token), "");
+}
+
+TEST_F(QueueServiceTest, AnIdleQueueIsUnloadedAndComesBackWhole) {
+  Enqueue({"a", "b"});
+  EXPECT_EQ(Complete(Lease(1)[0].lease_token()), "");
+  executor_.AdvanceBy(minutes(10));
+  EXPECT_EQ(host_->service().loaded_queues(), 0u);
+  EXPECT_EQ(executor_.pending_timers(), 0u);
+  const v1::QueueInfo stored = Describe(false);
+  EXPECT_FALSE(stored.loaded());
+  EXPECT_EQ(stored.counts().waiting(), 1);
+  EXPECT_EQ(Lease(1).size(), 1u);
+}
+
+TEST_F(QueueServiceTest, AQueueWithAPollerOrALeaseIsNotUnloaded) {
+  Enqueue({"a"});
+  const auto tasks = Lease(1, 3'600);
+  executor_.AdvanceBy(minutes(20));
+  EXPECT_EQ(host_->service().loaded_queues(), 1u);
+  EXPECT_EQ(Complete(tasks[0].lease_token()), "");
+}
+
+TEST_F(QueueServiceTest, AnIdleLoadedQueueCallsNoStore) {
+  config_.idle_unload = hours(100);
+  Restart();
+  Enqueue({"a"});
+  EXPECT_EQ(Complete(Lease(1)[0].lease_token()), "");
+  executor_.AdvanceBy(minutes(5));  // Whatever the cycle left to tidy up is done.
+  const std::uint64_t before = host_->store().calls();
+  executor_.AdvanceBy(hours(10));
+  EXPECT_EQ(host_->store().calls(), before);
+}
+
+TEST_F(QueueServiceTest, StopAnswersEveryWaitingCall) {
+  const auto waiting = host_->Start("Lease", LeaseRequest(1, 30, 60));
+  EXPECT_FALSE(waiting->done);
+  host_->Stop();
+  ASSERT_TRUE(waiting->done);
+  EXPECT_EQ(waiting->status.code, rpc::Code::kUnavailable);
+  EXPECT_EQ(waiting->reason(), "DRAINING");
+  Restart();
+}
+
+}  // namespace
+}  // namespace millrace::queue
