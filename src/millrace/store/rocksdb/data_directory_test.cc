@@ -1,5 +1,6 @@
 // What Open makes of the directory it is given.
 
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -123,13 +124,17 @@ TEST_F(DataDirectoryTest, InUseByAnotherProcess) {
   int finish[2];
   ASSERT_EQ(pipe(ready), 0);
   ASSERT_EQ(pipe(finish), 0);
+  const std::string lock_path = Data() / "LOCK";
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    // The holder: locks the directory as any Millrace process does, until the pipe closes.
+    // The holder: locks the file as any Millrace process does, until the pipe closes.
     close(finish[1]);
-    const Status opened = Open();
-    char byte = opened.ok() ? 'y' : 'n';
+    struct flock lock{};
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    const int fd = open(lock_path.c_str(), O_RDWR);
+    char byte = fd >= 0 && fcntl(fd, F_SETLK, &lock) == 0 ? 'y' : 'n';
     (void)!write(ready[1], &byte, 1);
     (void)!read(finish[0], &byte, 1);
     _exit(0);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <set>
@@ -159,7 +160,13 @@ TEST_P(PowerLossTest, RelaxedModeKeepsAPrefix) {
   Run();
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, PowerLossTest, ::testing::Range(0, 8));
+// MILLRACE_SEEDS asks for more of them.
+int Seeds() {
+  const char* asked = std::getenv("MILLRACE_SEEDS");
+  return asked != nullptr ? std::max(std::atoi(asked), 1) : 8;
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, PowerLossTest, ::testing::Range(0, Seeds()));
 
 }  // namespace
 }  // namespace millrace::store

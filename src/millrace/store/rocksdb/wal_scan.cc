@@ -1,6 +1,7 @@
 #include "millrace/store/rocksdb/wal_scan.h"
 
 #include <algorithm>
+#include <string>
 
 #include "millrace/store/crc32c.h"
 #include "millrace/store/rocksdb/wal_claim.h"
@@ -70,24 +71,45 @@ bool ParseStart(std::string_view data, WalRecord& record) {
   return true;
 }
 
+// What ParseStart needs. A first fragment at the end of a block may hold less, even nothing.
+constexpr std::size_t kStartBytes = 64;
+
+void AddToStart(std::string_view data, std::string& start) {
+  if (start.size() < kStartBytes) start.append(data.substr(0, kStartBytes - start.size()));
+}
+
 // A whole record from `at` on, whose fragments follow each other.
 std::optional<WalRecord> RecordAt(std::string_view log, std::size_t at) {
   WalRecord record;
   record.begin = at;
   std::optional<Fragment> fragment = FragmentAt(log, at);
   if (!fragment || (fragment->type != kFull && fragment->type != kFirst)) return std::nullopt;
-  // RocksDB starts a record that hardly fits with an empty first fragment.
-  std::string_view start = fragment->data;
+  std::string start;
+  AddToStart(fragment->data, start);
   while (fragment->type != kFull && fragment->type != kLast) {
     at = SkipTrailer(fragment->end);
     if (at >= log.size()) return std::nullopt;
     fragment = FragmentAt(log, at);
     if (!fragment || (fragment->type != kMiddle && fragment->type != kLast)) return std::nullopt;
-    if (start.empty()) start = fragment->data;
+    AddToStart(fragment->data, start);
   }
   record.end = fragment->end;
   if (!ParseStart(start, record)) return std::nullopt;
   return record;
+}
+
+// The start of the record that `first` is the first fragment of.
+std::string StartOf(std::string_view log, const Fragment& first) {
+  std::string start;
+  AddToStart(first.data, start);
+  const std::size_t next = SkipTrailer(first.end);
+  if (first.type == kFirst && start.size() < kStartBytes && next < log.size()) {
+    const std::optional<Fragment> second = FragmentAt(log, next);
+    if (second && (second->type == kMiddle || second->type == kLast)) {
+      AddToStart(second->data, start);
+    }
+  }
+  return start;
 }
 
 void FindBehind(std::string_view log, std::size_t from,
@@ -102,7 +124,7 @@ void FindBehind(std::string_view log, std::size_t from,
     record.begin = at;
     record.end = fragment->end;
     if ((fragment->type == kFull || fragment->type == kFirst) &&
-        ParseStart(fragment->data, record)) {
+        ParseStart(StartOf(log, *fragment), record)) {
       behind(record);
     }
     at = SkipTrailer(fragment->end);
