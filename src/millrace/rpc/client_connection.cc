@@ -352,7 +352,8 @@ void ClientConnection::OnHeadersEnd(ClientCall& call, bool end_stream) {
 }
 
 void ClientConnection::OnData(ClientCall& call, std::string_view data) {
-  if (!call.failure.ok()) return;
+  // The body of a reply that is not gRPC is of no use; its HTTP status says enough.
+  if (!call.failure.ok() || !call.is_grpc) return;
   while (call.failure.ok()) {
     switch (call.reader.Feed(&data)) {
       case MessageReader::Outcome::kNeedMore:

@@ -76,7 +76,7 @@ class ClientConnection final : private SessionSocket::Owner {
   ClientCall* Find(std::int32_t stream_id);
 
   void OnSocketLost(std::string_view why) override;
-  void OnBytesRead() override {}
+  void OnBytesRead(std::size_t) override {}
   void OnFlushed() override;
 
   exec::EventLoop& loop_;

@@ -21,6 +21,7 @@ namespace {
 
 // HTTP/2 error codes.
 constexpr std::uint32_t kNoError = 0;
+constexpr std::uint32_t kProtocolError = 1;
 constexpr std::uint32_t kFlowControlError = 3;
 constexpr std::uint32_t kRefusedStream = 7;
 constexpr std::uint32_t kEnhanceYourCalm = 11;
@@ -249,6 +250,7 @@ TEST_F(HostileClientTest, FloodsOfFramesWithoutPurposeAreCutOff) {
       Frame(0x77, 0, 0, "unknown"),
   };
   for (const std::string& flood : floods) {
+    SCOPED_TRACE(static_cast<int>(flood[3]));
     const auto peer = NewPeer();
     peer->Send(Preface() +
                Frame(frame::kHeaders, frame::kEndHeaders, 1, HeaderBlock(RequestFields(kEcho))));
@@ -295,15 +297,29 @@ TEST_F(HostileClientTest, StreamsAboveTheLimitAreRefused) {
   ServerOptions options;
   options.concurrent_streams_max = 10;
   StartServer(options);
-  const auto peer = NewPeer();
-  peer->Send(Preface());
-  peer->ReadUntil([](const Received& r) { return r.settings > 0; });
-  peer->Send(Frame(frame::kSettings, frame::kAck, 0, ""));
-  for (std::uint32_t stream = 1; stream < 23; stream += 2) peer->Send(Request(stream, kPark, ""));
-  const Received& received = peer->ReadUntilStreamEnds(21);
-  EXPECT_TRUE(received.streams.at(21).reset);
-  EXPECT_EQ(received.streams.at(21).reset_code, kRefusedStream);
-  EXPECT_FALSE(received.streams.contains(1));
+  {
+    // Sent before the client could know the limit.
+    const auto peer = NewPeer();
+    std::string calls = Preface();
+    for (std::uint32_t stream = 1; stream < 23; stream += 2) calls += Request(stream, kPark, "");
+    peer->Send(calls);
+    const Received& received = peer->ReadUntilStreamEnds(21);
+    ASSERT_TRUE(received.streams.contains(21));
+    EXPECT_TRUE(received.streams.at(21).reset);
+    EXPECT_EQ(received.streams.at(21).reset_code, kRefusedStream);
+    EXPECT_FALSE(received.streams.contains(1));
+  }
+  {
+    // Sent by a client that has acknowledged the limit.
+    const auto peer = NewPeer();
+    peer->Send(Preface());
+    peer->ReadUntil([](const Received& r) { return r.settings > 0; });
+    peer->Send(Frame(frame::kSettings, frame::kAck, 0, ""));
+    for (std::uint32_t stream = 1; stream < 23; stream += 2) peer->Send(Request(stream, kPark, ""));
+    const Received& received = peer->ReadUntilClosed();
+    EXPECT_TRUE(received.go_away);
+    EXPECT_EQ(received.go_away_code, kProtocolError);
+  }
 }
 
 TEST_F(HostileClientTest, WindowOverflowIsAnError) {

@@ -12,7 +12,7 @@
 namespace millrace::rpc {
 namespace {
 
-constexpr int kPatienceMs = 60'000;
+constexpr int kPatienceMs = 15'000;
 constexpr std::string_view kMagic = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 std::uint32_t ReadNumber32(std::string_view bytes) {

@@ -277,6 +277,61 @@ TEST_F(RpcTest, ManyCallsOverManyConnections) {
   EXPECT_EQ(good, kCalls);
 }
 
+TEST_F(RpcTest, ThousandsOfWaitingCallsEndInEveryWay) {
+  constexpr int kEach = 1'000;
+  std::atomic<int> ended[17] = {};
+  const auto count = [&ended](CallResult result) {
+    ++ended[static_cast<std::size_t>(result.status.code)];
+  };
+  ServerOptions server_options;
+  server_options.concurrent_streams_max = 10 * kEach;
+  StartServer(server_options);
+  const auto cancelling = NewChannel();
+  auto vanishing = NewChannel();
+  const auto staying = NewChannel();
+  std::vector<Channel::CallId> to_cancel;
+  CallOptions late;
+  late.deadline = In(std::chrono::hours(1));
+  for (int i = 0; i < kEach; ++i) {
+    CallOptions soon;
+    soon.deadline = In(std::chrono::milliseconds(200));
+    to_cancel.push_back(cancelling->Call("/test.Echo/Park", "cancel", late, count));
+    vanishing->Call("/test.Echo/Park", "vanish", late, count);
+    staying->Call("/test.Echo/Park", "finish", late, count);
+    staying->Call("/test.Echo/Park", "drop", {}, count);
+    staying->Call("/test.Echo/Park", "shut down", {}, count);
+    staying->Call("/test.Echo/Park", "late", soon, count);
+  }
+  // The late ones may be over before they were parked.
+  auto calls = parked_.Take(5 * kEach);
+  std::atomic<int> cancelled = 0;
+  for (auto& call : calls) call->OnCancel([&cancelled] { ++cancelled; });
+  for (const Channel::CallId id : to_cancel) cancelling->Cancel(id);
+  vanishing = nullptr;
+  for (auto& call : calls) {
+    if (call->request() == "finish") std::exchange(call, nullptr)->FinishOk("");
+    if (call != nullptr && call->request() == "drop") call = nullptr;
+  }
+  // An answer over the same connection comes behind the answers before it.
+  EXPECT_TRUE(CallAndWait(*staying, "/test.Echo/Echo", "", {}).status.ok());
+  server_->Shutdown(std::chrono::milliseconds(1));
+  for (auto& call : calls) {
+    if (call != nullptr) call->FinishOk("nobody listens");
+  }
+  calls = parked_.Take(0);
+  calls.clear();
+  std::promise<void> settled;
+  client_loop_->PostAt(In(std::chrono::milliseconds(201)), [&settled] { settled.set_value(); });
+  settled.get_future().wait();
+  EXPECT_EQ(ended[static_cast<int>(Code::kOk)], kEach);
+  EXPECT_EQ(ended[static_cast<int>(Code::kCancelled)], 2 * kEach);
+  EXPECT_EQ(ended[static_cast<int>(Code::kInternal)], kEach);
+  EXPECT_EQ(ended[static_cast<int>(Code::kUnavailable)] +
+                ended[static_cast<int>(Code::kDeadlineExceeded)],
+            2 * kEach);
+  EXPECT_GE(cancelled, 3 * kEach);
+}
+
 TEST_F(RpcTest, WorksOverUnixSockets) {
   char directory[] = "/tmp/millrace_rpc_XXXXXX";
   ASSERT_NE(mkdtemp(directory), nullptr);

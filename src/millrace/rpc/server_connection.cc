@@ -23,6 +23,8 @@ constexpr std::uint64_t kResetsPerSecond = 500;
 constexpr std::size_t kContinuationsMax = 8;
 constexpr std::size_t kOutboundAcksMax = 1'000;
 constexpr std::uint32_t kUselessFramesMax = 10'000;
+// Frames of unknown types are not reported; their bytes are seen.
+constexpr std::size_t kUselessBytesMax = 1u << 20;
 constexpr int kPingStrikesMax = 2;
 constexpr std::array<std::uint8_t, 8> kDrainPing = {'d', 'r', 'a', 'i', 'n', 'i', 'n', 'g'};
 
@@ -39,6 +41,14 @@ struct ServerCallbacks {
   }
   static ServerConnection& Self(void* user_data) {
     return *static_cast<ServerConnection*>(user_data);
+  }
+
+  static int OnBeginFrame(nghttp2_session*, const nghttp2_frame_hd*, void* user_data) {
+    ServerConnection& self = Self(user_data);
+    if (++self.useless_frames_ == kUselessFramesMax) {
+      self.GoAway(NGHTTP2_ENHANCE_YOUR_CALM, "too many frames without purpose");
+    }
+    return 0;
   }
 
   static int OnBeginHeaders(nghttp2_session*, const nghttp2_frame* frame, void* user_data) {
@@ -65,7 +75,7 @@ struct ServerCallbacks {
     switch (frame->hd.type) {
       case NGHTTP2_HEADERS: {
         self.header_block_stream_ = 0;
-        self.useless_frames_ = 0;
+        self.NoteUsefulFrame();
         CallState* call = CallOf(session, frame->hd.stream_id);
         if (call == nullptr) return 0;
         if (frame->headers.cat == NGHTTP2_HCAT_REQUEST) self.OnRequestHeaders(*call);
@@ -74,11 +84,7 @@ struct ServerCallbacks {
       }
       case NGHTTP2_DATA: {
         const bool end = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
-        if (frame->hd.length > 0 || end) {
-          self.useless_frames_ = 0;
-        } else {
-          ++self.useless_frames_;
-        }
+        if (frame->hd.length > 0 || end) self.NoteUsefulFrame();
         CallState* call = end ? CallOf(session, frame->hd.stream_id) : nullptr;
         if (call != nullptr) self.OnRequestEnd(*call);
         break;
@@ -91,16 +97,9 @@ struct ServerCallbacks {
           self.handshake_done_ = true;
           self.loop_.CancelTimer(std::exchange(self.progress_timer_, 0));
         }
-        ++self.useless_frames_;
         break;
-      case NGHTTP2_RST_STREAM:
-        break;  // nghttp2 limits their rate.
       default:
-        ++self.useless_frames_;
         break;
-    }
-    if (self.useless_frames_ > kUselessFramesMax) {
-      self.GoAway(NGHTTP2_ENHANCE_YOUR_CALM, "too many frames without purpose");
     }
     return 0;
   }
@@ -120,7 +119,7 @@ struct ServerCallbacks {
     // A client may ask how a connection is doing whenever it hears from it.
     self.ping_strikes_ = 0;
     self.last_ping_ = Instant{};
-    self.useless_frames_ = 0;
+    self.NoteUsefulFrame();
     if (frame->hd.type == NGHTTP2_HEADERS && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0) {
       const CallState* call = CallOf(session, frame->hd.stream_id);
       // The reply is complete before the request: the client need not send the rest.
@@ -149,6 +148,7 @@ struct ServerCallbacks {
 
   ServerCallbacks() {
     MR_CHECK(nghttp2_session_callbacks_new(&callbacks) == 0);
+    nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks, OnBeginFrame);
     nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, OnBeginHeaders);
     nghttp2_session_callbacks_set_on_header_callback(callbacks, OnHeader);
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, OnFrame);
@@ -586,7 +586,12 @@ void ServerConnection::OnSocketLost(std::string_view why) {
   Close();
 }
 
-void ServerConnection::OnBytesRead() {
+void ServerConnection::OnBytesRead(std::size_t bytes) {
+  useless_bytes_ += bytes;
+  if (useless_bytes_ > kUselessBytesMax) {
+    useless_bytes_ = 0;
+    GoAway(NGHTTP2_ENHANCE_YOUR_CALM, "too many bytes without purpose");
+  }
   if (header_block_stream_ != 0 && progress_timer_ == 0) ArmProgressTimer();
 }
 

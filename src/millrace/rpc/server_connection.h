@@ -60,6 +60,10 @@ class ServerConnection final : private CallSink, private SessionSocket::Owner {
   // The next bytes of the call's messages; a return value of read_data.
   ssize_t ProduceData(CallState& call, std::uint8_t* out, std::size_t room, std::uint32_t* flags);
 
+  void NoteUsefulFrame() {
+    useless_frames_ = 0;
+    useless_bytes_ = 0;
+  }
   CallState* OpenCall(std::int32_t stream_id);
   void OnRequestMessage(CallState& call);
   [[nodiscard]] bool Charge(CallState& call, std::size_t bytes);
@@ -74,7 +78,7 @@ class ServerConnection final : private CallSink, private SessionSocket::Owner {
 
   // SessionSocket::Owner
   void OnSocketLost(std::string_view why) override;
-  void OnBytesRead() override;
+  void OnBytesRead(std::size_t bytes) override;
   void OnFlushed() override;
 
   void Close();
@@ -106,6 +110,7 @@ class ServerConnection final : private CallSink, private SessionSocket::Owner {
   Instant last_ping_;
   int ping_strikes_ = 0;
   std::uint32_t useless_frames_ = 0;  // Since the last one that carried a call forward.
+  std::size_t useless_bytes_ = 0;
 
   bool handshake_done_ = false;
   bool draining_ = false;

@@ -77,6 +77,7 @@ void SessionSocket::DropInput() {
 
 void SessionSocket::ReadInput() {
   thread_local std::array<std::uint8_t, kReadBytes> buffer;
+  std::size_t total = 0;
   for (int reads = 0; reads < kReadsPerWakeUp; ++reads) {
     const ssize_t received = recv(fd_, buffer.data(), buffer.size(), 0);
     if (received < 0 && (errno == EAGAIN || errno == EINTR)) break;
@@ -93,9 +94,10 @@ void SessionSocket::ReadInput() {
       if (!closed()) owner_.OnSocketLost(nghttp2_strerror(static_cast<int>(taken)));
       return;
     }
+    total += static_cast<std::size_t>(received);
     if (static_cast<std::size_t>(received) < buffer.size()) break;
   }
-  owner_.OnBytesRead();
+  owner_.OnBytesRead(total);
   if (closed()) return;
   if (nghttp2_session_want_write(session_) != 0 || nghttp2_session_want_read(session_) == 0) {
     ScheduleFlush();

@@ -25,7 +25,7 @@ class SessionSocket {
     // Close.
     virtual void OnSocketLost(std::string_view why) = 0;
     // A batch of bytes was given to the session.
-    virtual void OnBytesRead() = 0;
+    virtual void OnBytesRead(std::size_t bytes) = 0;
     // The session has nothing to send and the socket took everything.
     virtual void OnFlushed() = 0;
 
