@@ -69,7 +69,7 @@ class QueueLease {
     strand_.AssertCurrent();
     return range_id_;
   }
-  [[nodiscard]] const core::TaskIdBlock& block() const {
+  [[nodiscard]] core::TaskIdBlock block() const {
     strand_.AssertCurrent();
     return block_;
   }

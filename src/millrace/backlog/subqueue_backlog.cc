@@ -35,7 +35,10 @@ void SubqueueBacklog::RaiseTo(TaskId id) {
   RaiseMaxRead(id);
 }
 
-void SubqueueBacklog::Stop() { reader_.Stop(); }
+void SubqueueBacklog::Stop() {
+  reader_.Stop();
+  gc_.Stop();
+}
 
 void SubqueueBacklog::RaiseMaxRead(TaskId tail) {
   MR_CHECK(tail >= max_read_level_);

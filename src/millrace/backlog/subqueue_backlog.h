@@ -87,7 +87,7 @@ class SubqueueBacklog final : private TaskReader::Host {
   void CollectGarbage();
   void CollectAtStop(Instant deadline, Closure done);
 
-  [[nodiscard]] const core::AckManager& acks() const {
+  [[nodiscard]] const core::AckManager& acks() const MR_NO_THREAD_SAFETY_ANALYSIS {
     strand_.AssertCurrent();
     return acks_;
   }
@@ -95,7 +95,7 @@ class SubqueueBacklog final : private TaskReader::Host {
     strand_.AssertCurrent();
     return max_read_level_;
   }
-  [[nodiscard]] const LoadedBuffer& buffer() const {
+  [[nodiscard]] const LoadedBuffer& buffer() const MR_NO_THREAD_SAFETY_ANALYSIS {
     strand_.AssertCurrent();
     return buffer_;
   }

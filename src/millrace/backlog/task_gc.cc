@@ -18,7 +18,7 @@ TaskGc::TaskGc(const store::PhysicalQueueKey& key, store::Subqueue subqueue,
 
 void TaskGc::MaybeRun(store::TaskLevel ack_level) {
   strand_.AssertCurrent();
-  if (!stop_done_ && policy_.Due(ack_level, strand_.clock().Now())) Start(ack_level);
+  if (!stopped_ && policy_.Due(ack_level, strand_.clock().Now())) Start(ack_level);
 }
 
 void TaskGc::Start(store::TaskLevel ack_level) {
@@ -42,7 +42,12 @@ void TaskGc::OnDeleted(Result<std::optional<std::int64_t>> deleted, store::TaskL
     metrics_.gc_failures.Increment();
   }
   if (stop_done_) return ContinueStop(!deleted.ok());
-  if (policy_.Due(ack_level, strand_.clock().Now())) Start(ack_level);
+  if (!stopped_ && policy_.Due(ack_level, strand_.clock().Now())) Start(ack_level);
+}
+
+void TaskGc::Stop() {
+  strand_.AssertCurrent();
+  stopped_ = true;
 }
 
 void TaskGc::RunAtStop(store::TaskLevel ack_level, Instant deadline, Closure done) {

@@ -27,6 +27,8 @@ class TaskGc {
          BacklogMetrics& metrics);
 
   void MaybeRun(store::TaskLevel ack_level);
+  // Nothing is started any more but by RunAtStop.
+  void Stop();
 
   // Deletes all that is left, then runs `done` (not inside the call); gives up at the first error
   // and at `deadline`. A deletion in flight is waited for first.
@@ -51,6 +53,7 @@ class TaskGc {
   exec::Gate& gate_;
   BacklogMetrics& metrics_;
   core::GcPolicy policy_ MR_GUARDED_BY(strand_);
+  bool stopped_ MR_GUARDED_BY(strand_) = false;
 
   store::TaskLevel stop_level_ MR_GUARDED_BY(strand_);
   Instant stop_deadline_ MR_GUARDED_BY(strand_);
