@@ -6,9 +6,12 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <future>
 #include <sstream>
 #include <thread>
 
+#include "millrace/exec/event_loop.h"
+#include "millrace/rpc/channel.h"
 #include "millrace/server/server_test_parts.h"
 
 namespace millrace::server {
@@ -78,6 +81,61 @@ TEST_F(ServerTest, StartsNotReadyOverAStoreThatRefusesWrites) {
   auto server = Make();
   ASSERT_TRUE(server->Start().ok());
   EXPECT_EQ(Get(server->admin_address(), "/readyz")->status, 503);
+}
+
+// A client of a server under test.
+class Client {
+ public:
+  explicit Client(const std::string& target)
+      : loop_(exec::EventLoop::Create("client", clock_)),
+        channel_(rpc::Channel::Create(*loop_, {.target = target})) {}
+
+  rpc::CallResult Call(const std::string& method, const std::string& request) {
+    return rpc::CallAndWait(*channel_, method, request, {});
+  }
+  rpc::Channel& channel() { return *channel_; }
+
+ private:
+  SystemClock clock_;
+  std::unique_ptr<exec::EventLoop> loop_;
+  std::unique_ptr<rpc::Channel> channel_;
+};
+
+TEST_F(ServerTest, CallsReachTheApplicationAndWaitingOnesEndWithTheDrain) {
+  auto server = Make();
+  ASSERT_TRUE(server->Start().ok());
+  Client client(server->grpc_addresses()[0]);
+  const rpc::CallResult echo = client.Call("/test.Echo/Call", "hello");
+  ASSERT_TRUE(echo.status.ok()) << echo.status.message;
+  EXPECT_EQ(echo.response, "hello");
+  EXPECT_EQ(client.Call("/test.Echo/Nothing", "").status.code, rpc::Code::kUnimplemented);
+
+  std::promise<rpc::CallResult> answer;
+  client.channel().Call("/test.Echo/Wait", "", {},
+                        [&answer](rpc::CallResult result) { answer.set_value(std::move(result)); });
+  while (events_.Get().empty()) std::this_thread::yield();
+  server->Stop();
+  const rpc::CallResult waited = answer.get_future().get();
+  EXPECT_TRUE(waited.status.ok()) << waited.status.message;
+  EXPECT_EQ(waited.response, "drained");
+  EXPECT_THAT(events_.Get(),
+              ElementsAre("call waits", "drain", "stop", "application gone", "store closed"));
+  EXPECT_EQ(client.Call("/test.Echo/Call", "x").status.code, rpc::Code::kUnavailable);
+}
+
+TEST_F(ServerTest, GrpcHealthFollowsTheStore) {
+  constexpr char kCheck[] = "/grpc.health.v1.Health/Check";
+  // HealthCheckResponse with status SERVING and NOT_SERVING.
+  constexpr char kServing[] = "\x08\x01";
+  constexpr char kNotServing[] = "\x08\x02";
+  auto server = Make();
+  ASSERT_TRUE(server->Start().ok());
+  Client client(server->grpc_addresses()[0]);
+  EXPECT_EQ(client.Call(kCheck, "").response, kServing);
+  health_.Set(Status(StatusCode::kResourceExhausted, "disk full"));
+  while (client.Call(kCheck, "").response != kNotServing) std::this_thread::yield();
+  health_.Set(OkStatus());
+  while (client.Call(kCheck, "").response != kServing) std::this_thread::yield();
 }
 
 TEST_F(ServerTest, ReadyFileTellsTheRealAddresses) {
