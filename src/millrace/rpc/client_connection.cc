@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "millrace/base/check.h"
+#include "millrace/rpc/block_pool.h"
 #include "millrace/rpc/gzip.h"
 #include "millrace/rpc/header_fields.h"
 #include "millrace/rpc/wire_format.h"
@@ -203,8 +204,8 @@ void ClientConnection::TryNextAddress() {
 void ClientConnection::OnConnected(int fd) {
   state_ = State::kHandshake;
   const ClientCallbacks& callbacks = Callbacks();
-  MR_CHECK(nghttp2_session_client_new2(&session_, callbacks.callbacks, this, callbacks.option) ==
-           0);
+  MR_CHECK(nghttp2_session_client_new3(&session_, callbacks.callbacks, this, callbacks.option,
+                                       BlockPoolForNghttp2()) == 0);
   const std::array<nghttp2_settings_entry, 3> settings = {{
       {NGHTTP2_SETTINGS_ENABLE_PUSH, 0},
       {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, kStreamWindowBytes},

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "millrace/rpc/block_pool.h"
 #include "millrace/rpc/service.h"
 #include "millrace/rpc/status.h"
 
@@ -16,6 +17,8 @@ namespace millrace::rpc {
 // A header block being put together for nghttp2, which copies it when it is submitted.
 class HeaderFields {
  public:
+  HeaderFields() { fields_.reserve(12); }
+
   // Both views must live until the block was submitted.
   void AddStatic(std::string_view name, std::string_view value);
   void Add(std::string_view static_name, std::string value);
@@ -31,7 +34,7 @@ class HeaderFields {
  private:
   void Append(std::string_view name, std::string_view value);
 
-  std::vector<nghttp2_nv> fields_;
+  std::vector<nghttp2_nv, BlockAllocator<nghttp2_nv>> fields_;
   std::list<std::string> owned_;
 };
 

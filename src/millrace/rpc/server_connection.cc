@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "millrace/base/check.h"
+#include "millrace/rpc/block_pool.h"
 #include "millrace/rpc/gzip.h"
 #include "millrace/rpc/header_fields.h"
 #include "millrace/rpc/wire_format.h"
@@ -188,8 +189,8 @@ ServerConnection::ServerConnection(const ServerOptions& options, MethodTable& me
       on_closed_(std::move(on_closed)),
       socket_(loop, fd, options.send_stall_timeout, *this) {
   const ServerCallbacks& callbacks = Callbacks();
-  MR_CHECK(nghttp2_session_server_new2(&session_, callbacks.callbacks, this, callbacks.option) ==
-           0);
+  MR_CHECK(nghttp2_session_server_new3(&session_, callbacks.callbacks, this, callbacks.option,
+                                       BlockPoolForNghttp2()) == 0);
   const std::array<nghttp2_settings_entry, 3> settings = {{
       {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, options_.concurrent_streams_max},
       {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, kStreamWindowBytes},
@@ -212,8 +213,9 @@ ServerConnection::~ServerConnection() {
 // --- Requests.
 
 CallState* ServerConnection::OpenCall(std::int32_t stream_id) {
-  auto call = std::make_shared<CallState>(loop_, static_cast<CallSink*>(this), peer_,
-                                          options_.receive_message_bytes_max);
+  auto call = std::allocate_shared<CallState>(BlockAllocator<CallState>(), loop_,
+                                              static_cast<CallSink*>(this), peer_,
+                                              options_.receive_message_bytes_max);
   CallState* raw = call.get();
   raw->stream_id = stream_id;
   raw->next = calls_;
