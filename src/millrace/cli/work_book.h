@@ -48,11 +48,6 @@ struct WorkSummary {
   std::int64_t unreported = 0;
 };
 
-  [[nodiscard]] std::int64_t operator[](TaskEnding ending) const {
-    return ended[static_cast<std::size_t>(ending)];
-  }
-};
-
 // The worker's decisions: how many tasks to ask for, whose lease to extend, whom to kill, what to
 // report, when to end.
 //
