@@ -18,6 +18,10 @@ struct BacklogConfig {
   std::size_t write_batch_max = 100;
   std::size_t write_batch_bytes_max = 4u << 20;
 
+  // How long what nobody waits for (remembered leases, deletion of expired rows) may wait for a write
+  // that it can ride along with.
+  Duration relaxed_write_delay = Duration::zero();
+
   // Tasks and payload bytes held in memory waiting for a poller. The reader stops at either and goes on below half.
   std::size_t page_size = 1'000;
   std::size_t page_bytes_max = 8u << 20;

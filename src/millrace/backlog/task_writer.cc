@@ -40,7 +40,8 @@ TaskWriter::TaskWriter(const store::PhysicalQueueKey& key, const BacklogConfig& 
       host_(host),
       metrics_(metrics),
       retry_(config.store_retry_min, config.store_retry_max, Duration::zero(), &random),
-      timer_(strand) {}
+      timer_(strand),
+      relaxed_timer_(strand) {}
 
 void TaskWriter::Begin() {
   strand_.AssertCurrent();
@@ -66,6 +67,7 @@ void TaskWriter::Submit(WriteOp op, bool relaxed) {
     waiting_rows_ += rows;
   }
   waiting_.push_back({std::move(op), relaxed});
+  sync_wanted_ = sync_wanted_ || !relaxed;
   Pump();
 }
 
@@ -80,6 +82,16 @@ void TaskWriter::RequestWrite(bool synced) {
 void TaskWriter::Pump() {
   if (pump_posted_ || state_ != State::kIdle) return;
   if (next_ == waiting_.size() && !write_wanted_) return;
+  if (!sync_wanted_ && !relaxed_due_ && config_.relaxed_write_delay > Duration::zero()) {
+    // Nobody waits for it: the next write that somebody waits for takes it along.
+    if (relaxed_timer_.armed()) return;
+    relaxed_timer_.Arm(strand_.clock().Now() + config_.relaxed_write_delay, [this] {
+      strand_.AssertCurrent();
+      relaxed_due_ = true;
+      Pump();
+    });
+    return;
+  }
   pump_posted_ = true;
   strand_.Post([this, hold = gate_.Enter()] {
     strand_.AssertCurrent();
@@ -151,8 +163,14 @@ void TaskWriter::BuildAndSend() {
   write.durability = sync_wanted_ ? store::Durability::kSynced : store::Durability::kRelaxed;
   write_wanted_ = false;
   sync_wanted_ = false;
+  relaxed_due_ = false;
+  relaxed_timer_.Cancel();
   batch_ = WriteBatch();
   TakeOps(count, batch_, write);
+  // Ops left over are as urgent as they were.
+  for (std::size_t i = next_; i < waiting_.size() && !sync_wanted_; ++i) {
+    sync_wanted_ = !waiting_[i].relaxed;
+  }
   host_.CompleteWrite(batch_, write);
   state_ = State::kWriting;
   sent_at_ = strand_.clock().Now();
@@ -323,6 +341,7 @@ void TaskWriter::Fail(const Status& status) {
   strand_.AssertCurrent();
   if (refusal_.ok()) refusal_ = status;
   timer_.Cancel();
+  relaxed_timer_.Cancel();
   EndWaiting(refusal_);
   if (state_ != State::kWriting) state_ = State::kStopped;
 }

@@ -32,6 +32,9 @@ struct WriteBatch {
 // Puts waiting ops into conditional writes, one write at a time, and fences writes whose outcome is
 // unknown.
 //
+// What nobody waits for (relaxed ops and requests) rides along with the next write that somebody
+// does, or is written after relaxed_write_delay.
+//
 //   kIdle --op or request--> kWriting --ok, or surely not applied--> kIdle
 //     |  `-- block used up --> kFencing -- new block --> kIdle
 //     |                         ^  |
@@ -134,7 +137,8 @@ class TaskWriter {
   State state_ MR_GUARDED_BY(strand_) = State::kNotBegun;
   bool pump_posted_ MR_GUARDED_BY(strand_) = false;
   bool write_wanted_ MR_GUARDED_BY(strand_) = false;
-  bool sync_wanted_ MR_GUARDED_BY(strand_) = false;
+  bool sync_wanted_ MR_GUARDED_BY(strand_) = false;  // Somebody waits for the next write.
+  bool relaxed_due_ MR_GUARDED_BY(strand_) = false;  // Nobody does, but it has waited long enough.
   // Waiting ops from next_ on; those before are spent.
   std::vector<Waiting> waiting_ MR_GUARDED_BY(strand_);
   std::size_t next_ MR_GUARDED_BY(strand_) = 0;
@@ -150,6 +154,7 @@ class TaskWriter {
   Closure stop_idle_ MR_GUARDED_BY(strand_);
   core::RetryPolicy retry_ MR_GUARDED_BY(strand_);
   exec::StrandTimer timer_ MR_GUARDED_BY(strand_);
+  exec::StrandTimer relaxed_timer_ MR_GUARDED_BY(strand_);
 };
 
 }  // namespace millrace::backlog

@@ -49,6 +49,7 @@ struct QueueConfig {
     config.outstanding_appends_max = 10'000;
     config.write_batch_max = 1'000;
     config.delete_on_finish = true;
+    config.relaxed_write_delay = std::chrono::milliseconds(5);
     return config;
   }
 };

@@ -18,7 +18,6 @@ struct StoreSettings {
   StoreKind kind = StoreKind::kRocksDb;
   SyncMode sync = SyncMode::kAlways;
   std::size_t block_cache_bytes = 64u << 20;
-  Duration relaxed_write_delay = std::chrono::milliseconds(5);
 };
 
 struct RpcSettings {

@@ -91,7 +91,8 @@ Status Server::OpenStore() {
   if (!opened.ok()) return opened.status();
   store_ = std::move(opened).value();
   store::ThreadedTaskStoreConfig threads;
-  threads.relaxed_write_delay = config_.store.relaxed_write_delay;
+  // Each queue holds back by itself what nobody waits for.
+  threads.relaxed_write_delay = Duration::zero();
   async_store_ = std::make_unique<store::ThreadedTaskStore>(*store_, threads, metrics_);
   return OkStatus();
 }

@@ -118,7 +118,7 @@ std::vector<Setting> MakeTable() {
                    .type = kDuration,
                    .help = "how long a write that may be late (a remembered lease) waits for "
                            "another to ride along with",
-                   MR_FIELD(store.relaxed_write_delay),
+                   MR_FIELD(queue.backlog.relaxed_write_delay),
                    .max = kSecond});
 
   table.push_back({.name = "rpc.connections_max",
