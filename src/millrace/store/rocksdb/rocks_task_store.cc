@@ -385,10 +385,16 @@ Result<QueuePage> RocksTaskStore::ListQueues(std::string_view page_token, std::s
     std::string_view queue_key = key.substr(1);
     last.assign(queue_key);
     if (!TakeQueueKey(queue_key, entry.key) || !queue_key.empty()) {
-      return Status(StatusCode::kCorruption, "damaged queue key");
+      log_.Write(LogLevel::kError, "store", "row left out of a list: its key is damaged", {});
+      continue;
     }
     Result<QueueMetadata> metadata = DecodeMetadata(key, View(scan.iterator->value()));
-    if (!metadata.ok()) return Named(metadata.status(), entry.key);
+    if (!metadata.ok()) {
+      // One bad row must not hide the others.
+      log_.Write(LogLevel::kError, "store", "queue left out of a list: its metadata is damaged",
+                 {{"queue", entry.key.persistence_name}});
+      continue;
+    }
     entry.metadata = std::move(*metadata);
     page.queues.push_back(std::move(entry));
   }
