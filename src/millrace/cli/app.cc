@@ -1,12 +1,13 @@
 #include "millrace/cli/app.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
 #include <memory>
 #include <string_view>
 #include <utility>
 
-#include "millrace/cli/options.h"
+#include "millrace/cli/completion_command.h"
 
 namespace millrace::cli {
 namespace {
@@ -30,22 +31,18 @@ std::string FromEnvironment(const Context& context, std::string_view name) {
   return "";
 }
 
-void AddGlobalOptions(CLI::App& root, Context& context) {
+void AddGlobalOptions(Command& root, Context& context) {
   static const std::map<std::string, OutputFormat> kFormats = {{"table", OutputFormat::kTable},
                                                                {"json", OutputFormat::kJson},
                                                                {"jsonl", OutputFormat::kJsonl}};
-  root.add_option_function<std::string>(
+  root.TextTo(
           "-o,--output",
-          [&context](const std::string& name) { context.output = kFormats.at(name); },
-          "table for people, json, or jsonl (one object a line)")
-      ->type_name("FORMAT")
-      ->default_str("table")
-      ->check(CLI::IsMember({"table", "json", "jsonl"}));
-  root.add_option("--address", context.address,
-                  "server: host:port or unix:/path; also MILLRACE_ADDRESS")
-      ->type_name("ADDRESS")
-      ->default_str(context.address);
-  AddDuration(&root, "--timeout", context.timeout, "longest wait for one answer");
+          [&context](const std::string& name) { context.output = kFormats.at(name); }, "FORMAT",
+          "table", "table for people, json, or jsonl (one object a line)")
+      .OneOf({"table", "json", "jsonl"});
+  root.Text("--address", context.address, "ADDRESS",
+            "server: host:port or unix:/path; also MILLRACE_ADDRESS");
+  root.Time("--timeout", context.timeout, "longest wait for one answer");
 }
 
 // Options of the root may stand after any subcommand.
@@ -70,15 +67,16 @@ std::string FullName(const CLI::App& app) {
 }  // namespace
 
 int RunCli(std::vector<std::string> args, Context& context) {
-  CLI::App root("Millrace: durable task queues", "millrace");
+  CLI::App app("Millrace: durable task queues", "millrace");
+  app.require_subcommand(1);
+  app.footer(kFooter);
+  app.set_help_flag("-h,--help", "print this help and exit");
   if (std::string address = FromEnvironment(context, "MILLRACE_ADDRESS"); !address.empty()) {
     context.address = std::move(address);
     context.address_given = true;
   }
+  Command root(&app);
   AddGlobalOptions(root, context);
-  root.require_subcommand(1);
-  root.footer(kFooter);
-  root.set_help_flag("-h,--help", "print this help and exit");
   AddServerCommand(root, context);
   AddTaskCommands(root, context);
   AddWorkCommand(root, context);
@@ -86,24 +84,26 @@ int RunCli(std::vector<std::string> args, Context& context) {
   AddAuditCommand(root, context);
   AddBenchCommand(root, context);
   AddConfigCommands(root, context);
-  AddCompletionCommand(root, context);
+  AddCompletionCommand(root, app, context);
   AddVersionCommand(root, context);
-  LetOptionsFallThrough(root);
+  LetOptionsFallThrough(app);
 
   std::reverse(args.begin(), args.end());  // As CLI11 takes them.
   try {
-    root.parse(args);
+    app.parse(args);
   } catch (const CLI::CallForHelp&) {
-    context.out << Innermost(root).help(FullName(Innermost(root)));
+    const CLI::App& command = Innermost(app);
+    context.out << command.help(command.get_parent() == nullptr ? ""
+                                                                : FullName(*command.get_parent()));
     return kExitOk;
   } catch (const CLI::CallForAllHelp&) {
-    context.out << root.help("", CLI::AppFormatMode::All);
+    context.out << app.help("", CLI::AppFormatMode::All);
     return kExitOk;
   } catch (const CLI::ParseError& error) {
-    const std::string name = FullName(Innermost(root));
+    const std::string name = FullName(Innermost(app));
     return context.Fail(kExitUsage, error.what(), "`" + name + " --help` shows how it is used");
   }
-  if (root.count("--address") > 0) context.address_given = true;
+  if (app.count("--address") > 0) context.address_given = true;
   if (!context.action)
     return context.Fail(kExitUsage, "no command given", "`millrace --help` lists them");
   return context.action();

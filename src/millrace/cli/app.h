@@ -1,9 +1,9 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
+#include "millrace/cli/command.h"
 #include "millrace/cli/context.h"
 
 namespace millrace::cli {
@@ -14,15 +14,14 @@ namespace millrace::cli {
 int RunCli(std::vector<std::string> args, Context& context);
 
 // Each adds one group of subcommands. Parsing one of them sets context.action.
-void AddServerCommand(CLI::App& root, Context& context);
-void AddTaskCommands(CLI::App& root, Context& context);
-void AddEnqueueCommand(CLI::App& task, Context& context);
-void AddWorkCommand(CLI::App& root, Context& context);
-void AddQueueCommands(CLI::App& root, Context& context);
-void AddAuditCommand(CLI::App& root, Context& context);
-void AddBenchCommand(CLI::App& root, Context& context);
-void AddConfigCommands(CLI::App& root, Context& context);
-void AddVersionCommand(CLI::App& root, Context& context);
-void AddCompletionCommand(CLI::App& root, Context& context);
+void AddServerCommand(Command& root, Context& context);
+void AddTaskCommands(Command& root, Context& context);
+void AddEnqueueCommand(Command& task, Context& context);
+void AddWorkCommand(Command& root, Context& context);
+void AddQueueCommands(Command& root, Context& context);
+void AddAuditCommand(Command& root, Context& context);
+void AddBenchCommand(Command& root, Context& context);
+void AddConfigCommands(Command& root, Context& context);
+void AddVersionCommand(Command& root, Context& context);
 
 }  // namespace millrace::cli

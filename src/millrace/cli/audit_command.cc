@@ -6,7 +6,6 @@
 #include "millrace/cli/audit.h"
 #include "millrace/cli/client_session.h"
 #include "millrace/cli/methods.h"
-#include "millrace/cli/options.h"
 #include "millrace/cli/queue_rows.h"
 #include "millrace/cli/units.h"
 #include "millrace/v1/queue.pb.h"
@@ -100,20 +99,18 @@ ExitCode Audit(Context& context, const std::string& queue) {
 
 }  // namespace
 
-void AddAuditCommand(CLI::App& root, Context& context) {
+void AddAuditCommand(Command& root, Context& context) {
   auto queue = std::make_shared<std::string>();
   auto all = std::make_shared<bool>(false);
-  CLI::App* audit = root.add_subcommand(
+  Command audit = root.Subcommand(
       "audit",
       "check that every task is accounted for:\n"
       "accepted = done + waiting + leased + dead + dropped\n"
       "Reads a live server and changes nothing. Exit code 1 when the law is broken.");
-  CLI::Option* name =
-      audit->add_option("QUEUE", *queue, "one queue; all of them if none is named")->type_name("");
-  audit->add_flag("--all", *all, "all queues")->excludes(name);
-  AddExamples(audit, "  millrace audit\n  millrace audit mail -o json");
-  audit->callback(
-      [&context, queue] { context.action = [&context, queue] { return Audit(context, *queue); }; });
+  CommandOption name = audit.Text("QUEUE", *queue, "", "one queue; all of them if none is named");
+  audit.Flag("--all", *all, "all queues").Excludes(name);
+  audit.Examples("  millrace audit\n  millrace audit mail -o json");
+  audit.Runs(context, [&context, queue, all] { return Audit(context, *queue); });
 }
 
 }  // namespace millrace::cli

@@ -11,7 +11,7 @@
 #include "millrace/cli/app.h"
 #include "millrace/cli/bench_load.h"
 #include "millrace/cli/client_session.h"
-#include "millrace/cli/options.h"
+#include "millrace/cli/output.h"
 #include "millrace/cli/private_server.h"
 #include "millrace/cli/process_usage.h"
 #include "millrace/cli/stop_signals.h"
@@ -302,65 +302,43 @@ class BenchRun {
 
 }  // namespace
 
-void AddBenchCommand(CLI::App& root, Context& context) {
+void AddBenchCommand(Command& root, Context& context) {
   auto arguments = std::make_shared<BenchArguments>();
-  CLI::App* bench = root.add_subcommand(
+  Command bench = root.Subcommand(
       "bench",
       "measure a server\n"
       "Without --address it starts a server of its own, with a temporary data folder below TMPDIR, "
-      "and also tells what\n"
-      "that server used. Modes:\n"
+      "and also\n"
+      "tells what that server used. Modes:\n"
       "  enqueue      store tasks\n"
       "  cycle        store, lease and complete, with a bounded backlog\n"
       "  drain        store --tasks first, then measure leasing and completing them\n"
       "  idle-queues  memory of a queue that was used once and is loaded");
-  bench->add_option("MODE", arguments->mode, "enqueue, cycle, drain or idle-queues")
-      ->check(CLI::IsMember({"enqueue", "cycle", "drain", "idle-queues"}))
-      ->type_name("")
-      ->capture_default_str();
-  bench->add_option("--batch", arguments->batch, "tasks in one call")
-      ->check(CLI::Range(1, 1'000))
-      ->type_name("N")
-      ->capture_default_str();
-  bench->add_option("--callers", arguments->callers, "calls in flight")
-      ->check(CLI::Range(1, 10'000))
-      ->type_name("N")
-      ->capture_default_str();
-  bench->add_option("--queues", arguments->queues, "queues that share the load")
-      ->check(CLI::Range(1, 1'000'000))
-      ->type_name("N")
-      ->capture_default_str();
-  bench->add_option("--connections", arguments->connections, "connections that share the calls")
-      ->check(CLI::Range(1, 1'000))
-      ->type_name("N")
-      ->capture_default_str();
-  AddSize(bench, "--payload", arguments->payload_bytes, "bytes of a task");
-  CLI::Option* duration =
-      AddDuration(bench, "--duration", arguments->duration, "how long is measured");
-  AddDuration(bench, "--warmup", arguments->warmup, "before it");
-  bench->add_option("--tasks", arguments->tasks, "measure so many tasks instead")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
-      ->type_name("N")
-      ->excludes(duration);
-  bench->add_flag("--spawn", arguments->spawn, "a server of its own even when an address is set");
+  bench.Text("MODE", arguments->mode, "", "enqueue, cycle, drain or idle-queues")
+      .OneOf({"enqueue", "cycle", "drain", "idle-queues"});
+  bench.Number("--batch", arguments->batch, 1, 1'000, "tasks in one call");
+  bench.Number("--callers", arguments->callers, 1, 10'000, "calls in flight");
+  bench.Number("--queues", arguments->queues, 1, 1'000'000, "queues that share the load");
+  bench.Number("--connections", arguments->connections, 1, 1'000,
+               "connections that share the calls");
+  bench.Size("--payload", arguments->payload_bytes, "bytes of a task");
+  CommandOption duration = bench.Time("--duration", arguments->duration, "how long is measured");
+  bench.Time("--warmup", arguments->warmup, "before it");
   bench
-      ->add_option("--server-flag", arguments->server_flags,
-                   "flag for that server, such as --store-kind=memory")
-      ->type_name("FLAG")
-      ->allow_extra_args(false);
-  bench
-      ->add_option("--server-pid", arguments->server_pid,
-                   "process of the server at --address, to see what it uses")
-      ->check(CLI::PositiveNumber)
-      ->type_name("PID");
-  AddExamples(bench,
-              "  millrace bench cycle --batch 64 --duration 10s\n"
-              "  millrace bench enqueue --queues 1000 -o json\n"
-              "  millrace bench drain --tasks 100000\n"
-              "  millrace bench idle-queues --queues 10000");
-  bench->callback([&context, arguments] {
-    context.action = [&context, arguments] { return BenchRun(context, *arguments).Run(); };
-  });
+      .Number("--tasks", arguments->tasks, 1, std::int64_t{1} << 40,
+              "measure so many tasks instead")
+      .Excludes(duration);
+  bench.Flag("--spawn", arguments->spawn, "a server of its own even when an address is set");
+  bench.Texts("--server-flag", arguments->server_flags, "FLAG",
+              "flag for that server, such as --store-kind=memory");
+  bench.Number("--server-pid", arguments->server_pid, 1, 1 << 30,
+               "process of the server at --address, to see what it uses");
+  bench.Examples(
+      "  millrace bench cycle --batch 64 --duration 10s\n"
+      "  millrace bench enqueue --queues 1000 -o json\n"
+      "  millrace bench drain --tasks 100000\n"
+      "  millrace bench idle-queues --queues 10000");
+  bench.Runs(context, [&context, arguments] { return BenchRun(context, *arguments).Run(); });
 }
 
 }  // namespace millrace::cli

@@ -37,13 +37,16 @@ TEST(CallErrorTest, ReadsTheDetails) {
 }
 
 TEST(CallErrorTest, DamagedDetailsAreLeftOut) {
-  const CallError error = ReadCallError({rpc::Code::kInternal, "broken", "\xFF\xFF\xFF"});
+  const CallError error =
+      ReadCallError(rpc::RpcStatus{rpc::Code::kInternal, "broken", "\xFF\xFF\xFF"});
   EXPECT_EQ(error.message, "broken");
   EXPECT_EQ(error.reason, "");
 }
 
 TEST(CallErrorTest, ExitCodes) {
-  const auto exit_code = [](rpc::Code code) { return ReadCallError({code, "", ""}).exit_code(); };
+  const auto exit_code = [](rpc::Code code) {
+    return ReadCallError(rpc::RpcStatus{code, "", ""}).exit_code();
+  };
   EXPECT_EQ(exit_code(rpc::Code::kInvalidArgument), kExitUsage);
   EXPECT_EQ(exit_code(rpc::Code::kNotFound), kExitNotFound);
   EXPECT_EQ(exit_code(rpc::Code::kUnavailable), kExitUnavailable);
@@ -52,14 +55,16 @@ TEST(CallErrorTest, ExitCodes) {
 }
 
 TEST(CallErrorTest, OnlyALostReplyOrAnUnknownWriteIsUncertain) {
-  EXPECT_TRUE(ReadCallError({rpc::Code::kUnavailable, "", ""}).outcome_unknown());
+  EXPECT_TRUE(ReadCallError(rpc::RpcStatus{rpc::Code::kUnavailable, "", ""}).outcome_unknown());
   EXPECT_TRUE(
       ReadCallError(Detailed(rpc::Code::kUnavailable, "OUTCOME_UNKNOWN")).outcome_unknown());
   EXPECT_FALSE(ReadCallError(Detailed(rpc::Code::kUnavailable, "DRAINING")).outcome_unknown());
   EXPECT_FALSE(
       ReadCallError(Detailed(rpc::Code::kUnavailable, "STORE_READ_ONLY")).outcome_unknown());
-  EXPECT_FALSE(ReadCallError({rpc::Code::kResourceExhausted, "", ""}).outcome_unknown());
-  EXPECT_TRUE(ReadCallError({rpc::Code::kDeadlineExceeded, "", ""}).outcome_unknown());
+  EXPECT_FALSE(
+      ReadCallError(rpc::RpcStatus{rpc::Code::kResourceExhausted, "", ""}).outcome_unknown());
+  EXPECT_TRUE(
+      ReadCallError(rpc::RpcStatus{rpc::Code::kDeadlineExceeded, "", ""}).outcome_unknown());
 }
 
 TEST(CallErrorTest, WhatWasNeverSentIsCertain) {
@@ -73,7 +78,8 @@ TEST(CallErrorTest, WhatWasNeverSentIsCertain) {
 
 TEST(CallErrorTest, TellsWhatToDoNext) {
   std::ostringstream err;
-  PrintCallError(err, "enqueue", ReadCallError({rpc::Code::kUnavailable, "connection refused", ""}),
+  PrintCallError(err, "enqueue",
+                 ReadCallError(rpc::RpcStatus{rpc::Code::kUnavailable, "connection refused", ""}),
                  "127.0.0.1:1");
   EXPECT_EQ(err.str().find("error: enqueue: connection refused\n"), 0u);
   EXPECT_NE(err.str().find("millrace server --dev"), std::string::npos);

@@ -11,6 +11,8 @@ ClientSession::ClientSession(const Context& context, int connections)
   options.target = context.address;
   options.connections_max = connections;
   options.backoff_max = std::chrono::seconds(1);
+  // What we asked for is ours to hold: a thousand leased tasks may be a megabyte each.
+  options.receive_message_bytes_max = std::size_t{1} << 30;
   channel_ = rpc::Channel::Create(*loop_, std::move(options));
 }
 

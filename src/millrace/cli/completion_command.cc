@@ -1,10 +1,11 @@
+#include "millrace/cli/completion_command.h"
+
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <ostream>
 #include <string>
 #include <vector>
-
-#include "millrace/cli/app.h"
 
 namespace millrace::cli {
 namespace {
@@ -63,23 +64,18 @@ complete -o default -F _millrace millrace
 
 }  // namespace
 
-void AddCompletionCommand(CLI::App& root, Context& context) {
-  CLI::App* command = root.add_subcommand(
-      "completion", "print a script that completes commands and options in a shell");
+void AddCompletionCommand(Command& root, CLI::App& app, Context& context) {
   auto shell = std::make_shared<std::string>();
-  command->add_option("SHELL", *shell, "bash or zsh")
-      ->required()
-      ->check(CLI::IsMember({"bash", "zsh"}))
-      ->type_name("");
-  command->footer("Examples:\n  source <(millrace completion bash)");
-  command->callback([&context, &root, shell] {
-    context.action = [&context, &root, shell] {
-      if (*shell == "zsh") context.out << "autoload -U +X bashcompinit && bashcompinit\n";
-      context.out << kBash;
-      PrintTable(context.out, root, "millrace");
-      context.out << kBashEnd;
-      return kExitOk;
-    };
+  Command command = root.Subcommand(
+      "completion", "print a script that completes commands and options in a shell");
+  command.Text("SHELL", *shell, "", "bash or zsh").Required().OneOf({"bash", "zsh"});
+  command.Examples("  source <(millrace completion bash)");
+  command.Runs(context, [&context, &app, shell] {
+    if (*shell == "zsh") context.out << "autoload -U +X bashcompinit && bashcompinit\n";
+    context.out << kBash;
+    PrintTable(context.out, app, "millrace");
+    context.out << kBashEnd;
+    return kExitOk;
   });
 }
 

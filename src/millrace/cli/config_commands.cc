@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "millrace/cli/app.h"
-#include "millrace/cli/options.h"
+#include "millrace/cli/output.h"
 #include "millrace/cli/server_sources.h"
 #include "millrace/server/config_load.h"
 #include "millrace/server/config_print.h"
@@ -45,37 +45,32 @@ ExitCode Show(Context& context, server::ConfigSources sources) {
 
 }  // namespace
 
-void AddConfigCommands(CLI::App& root, Context& context) {
-  CLI::App* group = root.add_subcommand("config", "print, check and explain a server's settings");
-  group->require_subcommand(1);
+void AddConfigCommands(Command& root, Context& context) {
+  Command group = root.Subcommand("config", "print, check and explain a server's settings");
+  group.NeedsSubcommand();
 
-  CLI::App* defaults = group->add_subcommand(
-      "defaults", "every setting with its default, as a YAML file to start from");
-  AddExamples(defaults, "  millrace config defaults > millrace.yaml");
-  defaults->callback([&context] {
-    context.action = [&context] {
-      context.out << server::DefaultsYaml();
-      return kExitOk;
-    };
+  Command defaults =
+      group.Subcommand("defaults", "every setting with its default, as a YAML file to start from");
+  defaults.Examples("  millrace config defaults > millrace.yaml");
+  defaults.Runs(context, [&context] {
+    context.out << server::DefaultsYaml();
+    return kExitOk;
   });
 
   auto path = std::make_shared<std::string>();
-  CLI::App* validate = group->add_subcommand(
-      "validate", "check a settings file; every problem is told with its line");
-  validate->add_option("FILE", *path, "YAML file")->required()->type_name("");
-  AddExamples(validate, "  millrace config validate millrace.yaml");
-  validate->callback(
-      [&context, path] { context.action = [&context, path] { return Validate(context, *path); }; });
+  Command validate =
+      group.Subcommand("validate", "check a settings file; every problem is told with its line");
+  validate.Text("FILE", *path, "", "YAML file").Required();
+  validate.Examples("  millrace config validate millrace.yaml");
+  validate.Runs(context, [&context, path] { return Validate(context, *path); });
 
   auto sources = std::make_shared<server::ConfigSources>();
-  CLI::App* show = group->add_subcommand(
+  Command show = group.Subcommand(
       "show", "the settings a server would run with, and where each value comes from");
   AddServerSettings(show, *sources);
-  AddExamples(
-      show, "  millrace config show --config millrace.yaml\n  millrace config show --dev -o json");
-  show->callback([&context, sources] {
-    context.action = [&context, sources] { return Show(context, *sources); };
-  });
+  show.Examples(
+      "  millrace config show --config millrace.yaml\n  millrace config show --dev -o json");
+  show.Runs(context, [&context, sources] { return Show(context, *sources); });
 }
 
 }  // namespace millrace::cli

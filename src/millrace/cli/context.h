@@ -9,7 +9,7 @@
 
 #include "millrace/base/time.h"
 #include "millrace/cli/exit_code.h"
-#include "millrace/cli/output.h"
+#include "millrace/cli/output_format.h"
 
 namespace millrace::cli {
 
@@ -22,7 +22,7 @@ struct Context {
   std::ostream& out;
   std::ostream& err;
   bool err_is_terminal = false;
-  std::vector<std::string> environment;  // "NAME=value".
+  std::vector<std::string> environment{};  // "NAME=value".
 
   OutputFormat output = OutputFormat::kTable;
   std::string address = kDefaultAddress;
@@ -30,7 +30,7 @@ struct Context {
   Duration timeout = std::chrono::seconds(10);
 
   // Set by the subcommand that the arguments name; runs after parsing is done.
-  std::function<ExitCode()> action;
+  std::function<ExitCode()> action{};
 
   // "error: message" and, when there is one, the hint below it.
   ExitCode Fail(ExitCode code, const std::string& message, const std::string& hint = "") const {

@@ -13,7 +13,7 @@
 #include "millrace/cli/app.h"
 #include "millrace/cli/client_session.h"
 #include "millrace/cli/enqueuer.h"
-#include "millrace/cli/options.h"
+#include "millrace/cli/output.h"
 #include "millrace/cli/progress.h"
 #include "millrace/cli/proto_time.h"
 #include "millrace/cli/record_reader.h"
@@ -271,70 +271,51 @@ class EnqueueRun {
 
 }  // namespace
 
-void AddEnqueueCommand(CLI::App& task, Context& context) {
+void AddEnqueueCommand(Command& task, Context& context) {
   auto arguments = std::make_shared<EnqueueArguments>();
-  CLI::App* enqueue = task.add_subcommand(
+  Command enqueue = task.Subcommand(
       "enqueue",
       "store tasks, durably: from arguments, a file or standard input\n"
       "Prints the new task ids for arguments, totals for files; -o json prints both.\n"
       "While the server is away, batches are tried again with growing waits. A try whose answer "
-      "was lost may have been\n"
-      "stored all the same, and then the retry stores its tasks a second time; the count of such "
+      "was lost may\n"
+      "have been stored all the same, and then the retry stores its tasks a second time; the count "
+      "of such\n"
       "batches is printed.");
-  AddQueue(enqueue, arguments->queue);
-  CLI::Option* payloads =
-      enqueue->add_option("PAYLOAD", arguments->payloads, "one task each, any bytes")
-          ->type_name("");
-  CLI::Option* file = enqueue
-                          ->add_option("-f,--from-file", arguments->file,
-                                       "read records from this file; - is standard input")
-                          ->type_name("FILE");
-  payloads->excludes(file);
+  enqueue.Queue(arguments->queue);
+  CommandOption payloads =
+      enqueue.Texts("PAYLOAD", arguments->payloads, "", "one task each, any bytes");
   enqueue
-      ->add_option("--format", arguments->format,
-                   "what a record of the file is: lines = a line; rfc822 = a paragraph, divided by "
-                   "blank lines, as in "
-                   "package indexes; jsonl = a line of JSON, checked")
-      ->type_name("FORMAT")
-      ->check(CLI::IsMember({"lines", "rfc822", "jsonl"}))
-      ->capture_default_str();
-  enqueue->add_option("--batch", arguments->batch, "tasks in one call")
-      ->check(CLI::Range(1, 1'000))
-      ->type_name("N")
-      ->capture_default_str();
+      .Text("-f,--from-file", arguments->file, "FILE",
+            "read records from this file; - is standard input")
+      .Excludes(payloads);
   enqueue
-      ->add_option("--parallel", arguments->parallel,
-                   "calls at a time; more than 1 does not keep the order")
-      ->check(CLI::Range(1, 256))
-      ->type_name("N")
-      ->capture_default_str();
-  enqueue->add_option("--header", arguments->headers, "for each task; may be repeated")
-      ->type_name("NAME=VALUE")
-      ->allow_extra_args(false);
-  enqueue
-      ->add_option("--max-attempts", arguments->max_attempts,
-                   "attempts, the first included; 0 = as the server says")
-      ->check(CLI::Range(0, 1'000'000))
-      ->type_name("N");
-  AddDuration(enqueue, "--ttl", arguments->ttl,
-              "drop tasks that nobody took within this time; 0 = never");
-  enqueue->add_flag("--no-retry", arguments->no_retry,
-                    "fail at the first error instead of trying again");
-  AddDuration(enqueue, "--retry-for", arguments->retry_for,
-              "how long a batch is tried once some tasks are stored (before that: --timeout)");
-  AddExamples(
-      enqueue,
+      .Text("--format", arguments->format, "FORMAT",
+            "what a record of the file is: lines = a line; rfc822 = a paragraph, divided by blank "
+            "lines, as in "
+            "package indexes; jsonl = a line of JSON, checked")
+      .OneOf({"lines", "rfc822", "jsonl"});
+  enqueue.Number("--batch", arguments->batch, 1, 1'000, "tasks in one call");
+  enqueue.Number("--parallel", arguments->parallel, 1, 256,
+                 "calls at a time; more than 1 does not keep the order");
+  enqueue.Texts("--header", arguments->headers, "NAME=VALUE", "for each task; may be repeated");
+  enqueue.Number("--max-attempts", arguments->max_attempts, 0, 1'000'000,
+                 "attempts, the first included; 0 = as the server says");
+  enqueue.Time("--ttl", arguments->ttl, "drop tasks that nobody took within this time; 0 = never");
+  enqueue.Flag("--no-retry", arguments->no_retry,
+               "fail at the first error instead of trying again");
+  enqueue.Time("--retry-for", arguments->retry_for,
+               "how long a batch is tried once some tasks are stored (before that: --timeout)");
+  enqueue.Examples(
       "  millrace task enqueue mail 'to=ann' 'to=bob' --header kind=welcome\n"
       "  millrace task enqueue jobs --from-file jobs.jsonl --format jsonl --batch 256\n"
       "  apt-cache dumpavail | millrace task enqueue packages --from-file - --format rfc822");
-  enqueue->callback([&context, arguments] {
-    context.action = [&context, arguments] {
-      if (arguments->payloads.empty() && arguments->file.empty()) {
-        return context.Fail(kExitUsage, "nothing to enqueue",
-                            "give payloads as arguments, or --from-file FILE (or -)");
-      }
-      return EnqueueRun(context, *arguments).Run();
-    };
+  enqueue.Runs(context, [&context, arguments] {
+    if (arguments->payloads.empty() && arguments->file.empty()) {
+      return context.Fail(kExitUsage, "nothing to enqueue",
+                          "give payloads as arguments, or --from-file FILE (or -)");
+    }
+    return EnqueueRun(context, *arguments).Run();
   });
 }
 

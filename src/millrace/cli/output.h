@@ -7,11 +7,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "millrace/cli/output_format.h"
+
 namespace millrace::cli {
 
 using Json = nlohmann::ordered_json;
-
-enum class OutputFormat { kTable, kJson, kJsonl };
 
 // One column of a table: its heading and how a row's JSON becomes a cell.
 struct Column {

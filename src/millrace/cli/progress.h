@@ -12,9 +12,9 @@ namespace millrace::cli {
 struct ProgressState {
   std::int64_t items = 0;
   std::string noun = "tasks";
-  Duration elapsed;
-  std::optional<double> fraction;  // Of the whole, when that is known.
-  std::string note;                // "waiting for the server".
+  Duration elapsed{};
+  std::optional<double> fraction{};  // Of the whole, when that is known.
+  std::string note{};                // "waiting for the server".
 };
 
 // "12,345 tasks  4.1k/s  62%  12s left".

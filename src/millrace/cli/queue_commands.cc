@@ -4,7 +4,6 @@
 #include "millrace/cli/app.h"
 #include "millrace/cli/client_session.h"
 #include "millrace/cli/methods.h"
-#include "millrace/cli/options.h"
 #include "millrace/cli/queue_rows.h"
 #include "millrace/v1/queue.pb.h"
 
@@ -49,28 +48,23 @@ ExitCode DescribeQueue(Context& context, const std::string& queue) {
 
 }  // namespace
 
-void AddQueueCommands(CLI::App& root, Context& context) {
-  CLI::App* group = root.add_subcommand("queue", "look at queues");
-  group->require_subcommand(1);
+void AddQueueCommands(Command& root, Context& context) {
+  Command group = root.Subcommand("queue", "look at queues");
+  group.NeedsSubcommand();
 
   auto prefix = std::make_shared<std::string>();
-  CLI::App* list = group->add_subcommand("list", "list queues with their counts");
-  list->add_option("--prefix", *prefix, "only names that start with this")->type_name("TEXT");
-  AddExamples(list, "  millrace queue list\n  millrace queue list --prefix mail/ -o jsonl");
-  list->callback([&context, prefix] {
-    context.action = [&context, prefix] { return ListQueues(context, *prefix); };
-  });
+  Command list = group.Subcommand("list", "list queues with their counts");
+  list.Text("--prefix", *prefix, "TEXT", "only names that start with this");
+  list.Examples("  millrace queue list\n  millrace queue list --prefix mail/ -o jsonl");
+  list.Runs(context, [&context, prefix] { return ListQueues(context, *prefix); });
 
   auto queue = std::make_shared<std::string>();
-  CLI::App* describe =
-      group->add_subcommand("describe", "counts, age and engine levels of one queue");
-  AddQueue(describe, *queue);
-  AddExamples(describe,
-              "  millrace queue describe mail\n  millrace queue describe mail -o json | jq "
-              ".counts.waiting");
-  describe->callback([&context, queue] {
-    context.action = [&context, queue] { return DescribeQueue(context, *queue); };
-  });
+  Command describe = group.Subcommand("describe", "counts, age and engine levels of one queue");
+  describe.Queue(*queue);
+  describe.Examples(
+      "  millrace queue describe mail\n"
+      "  millrace queue describe mail -o json | jq .counts.waiting");
+  describe.Runs(context, [&context, queue] { return DescribeQueue(context, *queue); });
 }
 
 }  // namespace millrace::cli

@@ -8,31 +8,29 @@
 
 namespace millrace::cli {
 
-void AddServerSettings(CLI::App* command, server::ConfigSources& sources) {
+void AddServerSettings(Command& command, server::ConfigSources& sources) {
+  constexpr char kGroup[] = "Settings";
   sources.other_environment = {"MILLRACE_ADDRESS"};
   command
-      ->add_option("--config", sources.config_file, "YAML file with settings; also MILLRACE_CONFIG")
-      ->type_name("FILE")
-      ->group("Settings");
+      .Text("--config", sources.config_file, "FILE",
+            "YAML file with settings; also MILLRACE_CONFIG")
+      .Group(kGroup);
   for (const server::Setting& setting : server::ServerSettings()) {
-    const std::string name(setting.name);
     const std::string flag = "--" + setting.FlagName();
-    const auto give = [&sources, name](const std::string& text) {
+    const std::string help(setting.help);
+    const auto give = [&sources, name = std::string(setting.name)](const std::string& text) {
       sources.flags.emplace_back(name, text);
     };
-    CLI::Option* option = nullptr;
     if (setting.type == server::SettingType::kBool) {
-      option =
-          command->add_flag_callback(flag, [give] { give("true"); }, std::string(setting.help));
-    } else {
-      std::string type = setting.TypeName();
+      command.FlagTo(flag, [give] { give("true"); }, help).Group(kGroup);
+      continue;
+    }
+    std::string type = setting.TypeName();
+    if (setting.choices.empty()) {
       std::transform(type.begin(), type.end(), type.begin(),
                      [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-      option = command->add_option_function<std::string>(flag, give, std::string(setting.help))
-                   ->type_name(setting.choices.empty() ? type : setting.TypeName());
-      if (const std::string text = setting.DefaultText(); !text.empty()) option->default_str(text);
     }
-    option->group("Settings");
+    command.TextTo(flag, give, type, setting.DefaultText(), help).Group(kGroup);
   }
 }
 

@@ -7,7 +7,7 @@
 #include "millrace/cli/base64url.h"
 #include "millrace/cli/client_session.h"
 #include "millrace/cli/methods.h"
-#include "millrace/cli/options.h"
+#include "millrace/cli/output.h"
 #include "millrace/cli/proto_time.h"
 #include "millrace/cli/settle_commands.h"
 #include "millrace/v1/queue.pb.h"
@@ -128,46 +128,42 @@ ExitCode Release(Context& context, const SettleArguments& arguments) {
   });
 }
 
-CLI::App* AddOne(CLI::App& task, Context& context, const std::string& name, const std::string& help,
-                 const std::shared_ptr<SettleArguments>& arguments,
-                 ExitCode (*run)(Context&, const SettleArguments&)) {
-  CLI::App* command = task.add_subcommand(name, help);
-  AddQueue(command, arguments->queue);
-  command->add_option("TOKEN", arguments->tokens, "lease tokens, as `task lease` prints them")
-      ->required()
-      ->type_name("");
-  command->callback([&context, arguments, run] {
-    context.action = [&context, arguments, run] { return run(context, *arguments); };
-  });
+Command AddOne(Command& task, Context& context, const std::string& name, const std::string& help,
+               const std::shared_ptr<SettleArguments>& arguments,
+               ExitCode (*run)(Context&, const SettleArguments&)) {
+  Command command = task.Subcommand(name, help);
+  command.Queue(arguments->queue);
+  command.Texts("TOKEN", arguments->tokens, "", "lease tokens, as `task lease` prints them")
+      .Required();
+  command.Runs(context, [&context, arguments, run] { return run(context, *arguments); });
   return command;
 }
 
 }  // namespace
 
-void AddSettleCommands(CLI::App& task, Context& context) {
+void AddSettleCommands(Command& task, Context& context) {
   const auto complete = std::make_shared<SettleArguments>();
-  AddExamples(AddOne(task, context, "complete", "end leased tasks as done", complete, &Complete),
-              "  millrace task complete mail TOKEN1 TOKEN2");
+  AddOne(task, context, "complete", "end leased tasks as done", complete, &Complete)
+      .Examples("  millrace task complete mail TOKEN1 TOKEN2");
 
   const auto fail = std::make_shared<SettleArguments>();
-  CLI::App* fail_command =
+  Command fail_command =
       AddOne(task, context, "fail",
              "give leased tasks back as failed; out of attempts they are dead", fail, &Fail);
-  fail_command->add_option("-m,--message", fail->error_message, "kept with a task that is dead")
-      ->type_name("TEXT");
-  fail_command->add_flag("--permanent", fail->permanent, "no further attempt: dead at once");
-  AddExamples(fail_command, "  millrace task fail mail TOKEN --message 'no such user' --permanent");
+  fail_command.Text("-m,--message", fail->error_message, "TEXT", "kept with a task that is dead");
+  fail_command.Flag("--permanent", fail->permanent, "no further attempt: dead at once");
+  fail_command.Examples("  millrace task fail mail TOKEN --message 'no such user' --permanent");
 
   const auto extend = std::make_shared<SettleArguments>();
-  CLI::App* extend_command =
+  Command extend_command =
       AddOne(task, context, "extend", "set the time left of leases", extend, &Extend);
-  AddDuration(extend_command, "--lease", extend->lease, "from now; may also shorten");
-  AddExamples(extend_command, "  millrace task extend mail TOKEN --lease 5m");
+  extend_command.Time("--lease", extend->lease, "from now; may also shorten");
+  extend_command.Examples("  millrace task extend mail TOKEN --lease 5m");
 
   const auto release = std::make_shared<SettleArguments>();
-  AddExamples(AddOne(task, context, "release",
-                     "give leased tasks back unworked; no attempt is charged", release, &Release),
-              "  millrace task release mail TOKEN");
+  AddOne(task, context, "release", "give leased tasks back unworked; no attempt is charged",
+         release, &Release)
+      .Examples("  millrace task release mail TOKEN");
 }
 
 }  // namespace millrace::cli

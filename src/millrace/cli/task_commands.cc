@@ -8,7 +8,7 @@
 #include "millrace/cli/base64url.h"
 #include "millrace/cli/client_session.h"
 #include "millrace/cli/methods.h"
-#include "millrace/cli/options.h"
+#include "millrace/cli/output.h"
 #include "millrace/cli/proto_time.h"
 #include "millrace/cli/settle_commands.h"
 #include "millrace/cli/task_environment.h"
@@ -179,59 +179,46 @@ ExitCode Lease(Context& context, const LeaseArguments& arguments) {
   return kExitOk;
 }
 
-void AddPeek(CLI::App& task, Context& context) {
+void AddPeek(Command& task, Context& context) {
   auto arguments = std::make_shared<PeekArguments>();
-  CLI::App* peek = task.add_subcommand(
-      "peek", "look at stored tasks; changes nothing, not even a delivery count");
-  AddQueue(peek, arguments->queue);
-  peek->add_option("--state", arguments->state,
-                   "waiting, leased or dead; waiting and leased if not given")
-      ->check(CLI::IsMember({"waiting", "leased", "dead"}))
-      ->type_name("STATE");
-  peek->add_option("--limit", arguments->limit, "tasks shown at most, from the head")
-      ->check(CLI::Range(1, 1'000'000))
-      ->type_name("N")
-      ->capture_default_str();
-  peek->add_flag("--no-payload", arguments->no_payload, "without payloads and headers");
-  AddExamples(peek, "  millrace task peek mail\n  millrace task peek mail --state dead -o jsonl");
-  peek->callback([&context, arguments] {
-    context.action = [&context, arguments] { return Peek(context, *arguments); };
-  });
+  Command peek =
+      task.Subcommand("peek", "look at stored tasks; changes nothing, not even a delivery count");
+  peek.Queue(arguments->queue);
+  peek.Text("--state", arguments->state, "STATE",
+            "waiting, leased or dead; waiting and leased if not given")
+      .OneOf({"waiting", "leased", "dead"});
+  peek.Number("--limit", arguments->limit, 1, 1'000'000, "tasks shown at most, from the head");
+  peek.Flag("--no-payload", arguments->no_payload, "without payloads and headers");
+  peek.Examples("  millrace task peek mail\n  millrace task peek mail --state dead -o jsonl");
+  peek.Runs(context, [&context, arguments] { return Peek(context, *arguments); });
 }
 
-void AddLease(CLI::App& task, Context& context) {
+void AddLease(Command& task, Context& context) {
   auto arguments = std::make_shared<LeaseArguments>();
-  CLI::App* lease =
-      task.add_subcommand("lease",
-                          "take waiting tasks by hand; end them with complete, fail or release\n"
-                          "(`millrace work` does all of it by itself)");
-  AddQueue(lease, arguments->queue);
-  lease->add_option("--max", arguments->max_tasks, "tasks at most")
-      ->check(CLI::Range(1, 1'000))
-      ->type_name("N")
-      ->capture_default_str();
-  AddDuration(lease, "--lease", arguments->lease, "how long they are ours");
-  AddDuration(lease, "--wait", arguments->wait, "for the first task, when none is there");
-  lease->add_option("--worker-id", arguments->worker_id, "who asks")
-      ->type_name("TEXT")
-      ->capture_default_str();
-  AddExamples(lease,
-              "  millrace task lease mail --lease 5m\n"
-              "  millrace task lease mail --max 10 --wait 30s -o jsonl | jq -r .lease_token");
-  lease->callback([&context, arguments] {
-    context.action = [&context, arguments] { return Lease(context, *arguments); };
-  });
+  Command lease =
+      task.Subcommand("lease",
+                      "take waiting tasks by hand; end them with complete, fail or release\n"
+                      "(`millrace work` does all of it by itself)");
+  lease.Queue(arguments->queue);
+  lease.Number("--max", arguments->max_tasks, 1, 1'000, "tasks at most");
+  lease.Time("--lease", arguments->lease, "how long they are ours");
+  lease.Time("--wait", arguments->wait, "for the first task, when none is there");
+  lease.Text("--worker-id", arguments->worker_id, "TEXT", "who asks");
+  lease.Examples(
+      "  millrace task lease mail --lease 5m\n"
+      "  millrace task lease mail --max 10 --wait 30s -o jsonl | jq -r .lease_token");
+  lease.Runs(context, [&context, arguments] { return Lease(context, *arguments); });
 }
 
 }  // namespace
 
-void AddTaskCommands(CLI::App& root, Context& context) {
-  CLI::App* task = root.add_subcommand("task", "store, look at, take and end tasks");
-  task->require_subcommand(1);
-  AddEnqueueCommand(*task, context);
-  AddPeek(*task, context);
-  AddLease(*task, context);
-  AddSettleCommands(*task, context);
+void AddTaskCommands(Command& root, Context& context) {
+  Command task = root.Subcommand("task", "store, look at, take and end tasks");
+  task.NeedsSubcommand();
+  AddEnqueueCommand(task, context);
+  AddPeek(task, context);
+  AddLease(task, context);
+  AddSettleCommands(task, context);
 }
 
 }  // namespace millrace::cli

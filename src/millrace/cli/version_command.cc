@@ -3,18 +3,16 @@
 
 namespace millrace::cli {
 
-void AddVersionCommand(CLI::App& root, Context& context) {
-  root.add_subcommand("version", "the version of this program")->callback([&context] {
-    context.action = [&context] {
-      if (context.output == OutputFormat::kTable) {
-        context.out << "millrace " << server::Version() << " (" << server::Compiler();
-        if (!server::BuildType().empty()) context.out << ", " << server::BuildType();
-        context.out << ")\n";
-      } else {
-        context.out << server::VersionJson() << "\n";
-      }
-      return kExitOk;
-    };
+void AddVersionCommand(Command& root, Context& context) {
+  root.Subcommand("version", "the version of this program").Runs(context, [&context] {
+    if (context.output == OutputFormat::kTable) {
+      context.out << "millrace " << server::Version() << " (" << server::Compiler();
+      if (!server::BuildType().empty()) context.out << ", " << server::BuildType();
+      context.out << ")\n";
+    } else {
+      context.out << server::VersionJson() << "\n";
+    }
+    return kExitOk;
   });
 }
 

@@ -12,7 +12,7 @@
 #include "millrace/base/random.h"
 #include "millrace/cli/app.h"
 #include "millrace/cli/client_session.h"
-#include "millrace/cli/options.h"
+#include "millrace/cli/output.h"
 #include "millrace/cli/stop_signals.h"
 #include "millrace/cli/units.h"
 #include "millrace/cli/worker.h"
@@ -115,62 +115,48 @@ ExitCode Work(Context& context, WorkArguments arguments) {
 
 }  // namespace
 
-void AddWorkCommand(CLI::App& root, Context& context) {
+void AddWorkCommand(Command& root, Context& context) {
   auto arguments = std::make_shared<WorkArguments>();
   Worker::Options& options = arguments->worker;
-  CLI::App* work = root.add_subcommand(
+  Command work = root.Subcommand(
       "work",
       "run a command for each task of a queue\n"
-      "The task's payload is the command's standard input. Its environment has MILLRACE_TASK_ID, "
-      "MILLRACE_ATTEMPT,\n"
-      "MILLRACE_MAX_ATTEMPTS, MILLRACE_QUEUE, MILLRACE_ENQUEUE_TIME, and MILLRACE_HEADER_<NAME> "
-      "for each header.\n"
+      "The task's payload is the command's standard input. Its environment has MILLRACE_TASK_ID,\n"
+      "MILLRACE_ATTEMPT, MILLRACE_MAX_ATTEMPTS, MILLRACE_QUEUE, MILLRACE_ENQUEUE_TIME, and\n"
+      "MILLRACE_HEADER_<NAME> for each header.\n"
       "Exit code 0 completes the task, 100 fails it for good, any other fails this attempt; the "
-      "end of what the command\n"
-      "wrote to standard error is kept as the message.\n"
+      "end of what\n"
+      "the command wrote to standard error is kept as the message.\n"
       "Leases are extended while the command runs. When one is lost, the command gets TERM, then "
       "KILL.\n"
       "The first TERM or INT lets running commands finish (--grace), then kills them and gives "
-      "their tasks back without\n"
-      "charging an attempt; the second does so at once. A server that goes away is waited for.");
-  AddQueue(work, options.queue);
-  work->add_option("-e,--exec", options.command, "for /bin/sh -c")
-      ->required()
-      ->type_name("COMMAND");
-  work->add_option("--slots", arguments->slots, "commands at a time; 0 = one per core")
-      ->check(CLI::Range(0, 10'000))
-      ->type_name("N")
-      ->capture_default_str();
-  AddDuration(work, "--lease", options.book.lease,
-              "length of a lease; extended each time a third of it is over")
-      ->check([](const std::string& text) {
-        return text == "0" ? std::string("must be longer than 0") : std::string();
-      });
-  AddDuration(work, "--grace", options.book.grace, "for running commands when told to stop");
-  AddDuration(work, "--kill-after", options.book.kill_wait, "from TERM to KILL");
-  work->add_flag("--until-empty", options.until_empty,
-                 "end when no task is waiting and none is leased, by anyone");
-  work->add_option("--max-tasks", options.book.tasks_max, "end after this many tasks; 0 = never")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 53))
-      ->type_name("N")
-      ->capture_default_str();
-  work->add_option("--worker-id", options.worker_id,
-                   "who works, for `task peek` and logs; HOST:PID if not given")
-      ->type_name("TEXT");
-  work->add_flag("-q,--quiet", arguments->quiet,
-                 "do not pass on what commands write to standard error");
-  work->add_option("--journal", arguments->journal,
-                   "append one line of JSON for each task when its end is known: task_id, attempt, "
-                   "and outcome =\n"
-                   "completed, failed, released, lease_lost, unconfirmed or unreported")
-      ->type_name("FILE");
-  AddExamples(work,
-              "  millrace work mail --exec './send-mail'\n"
-              "  millrace work packages --exec 'grep -q ^Package:' --slots 8 --until-empty\n"
-              "  millrace work jobs --exec 'python3 job.py' --lease 5m --grace 2m -o json");
-  work->callback([&context, arguments] {
-    context.action = [&context, arguments] { return Work(context, *arguments); };
-  });
+      "their tasks\n"
+      "back without charging an attempt; the second does so at once. A server that goes away is "
+      "waited for.");
+  work.Queue(options.queue);
+  work.Text("-e,--exec", options.command, "COMMAND", "for /bin/sh -c").Required();
+  work.Number("--slots", arguments->slots, 0, 10'000, "commands at a time; 0 = one per core");
+  work.Time("--lease", options.book.lease,
+            "length of a lease; extended each time a third of it is over",
+            std::chrono::milliseconds(1));
+  work.Time("--grace", options.book.grace, "for running commands when told to stop");
+  work.Time("--kill-after", options.book.kill_wait, "from TERM to KILL");
+  work.Flag("--until-empty", options.until_empty,
+            "end when no task is waiting and none is leased, by anyone");
+  work.Number("--max-tasks", options.book.tasks_max, 0, std::int64_t{1} << 53,
+              "end after this many tasks; 0 = never");
+  work.Text("--worker-id", options.worker_id, "TEXT",
+            "who works, for `task peek` and logs; HOST:PID if not given");
+  work.Flag("-q,--quiet", arguments->quiet, "do not pass on what commands write to standard error");
+  work.Text("--journal", arguments->journal, "FILE",
+            "append one line of JSON for each task when its end is known: task_id, attempt, and "
+            "outcome = "
+            "completed, failed, released, lease_lost, unconfirmed or unreported");
+  work.Examples(
+      "  millrace work mail --exec './send-mail'\n"
+      "  millrace work packages --exec 'grep -q ^Package:' --slots 8 --until-empty\n"
+      "  millrace work jobs --exec 'python3 job.py' --lease 5m --grace 2m -o json");
+  work.Runs(context, [&context, arguments] { return Work(context, *arguments); });
 }
 
 }  // namespace millrace::cli
