@@ -7,7 +7,6 @@ import json
 import os
 import pathlib
 import resource
-import signal
 import subprocess
 import threading
 import time
@@ -74,13 +73,11 @@ class Server:
     """
 
     def __init__(self, folder: pathlib.Path, *flags: str, binary: pathlib.Path | None = None,
-                 data_dir: pathlib.Path | None = None, file_limit: int | None = None):
+                 data_dir: pathlib.Path | None = None):
         self.folder = folder
         self.data_dir = data_dir or folder / "data"
         self.log_file = folder / "server.log"
         self.flags = list(flags)
-        # Bytes above which no file may grow, from the start on; see limit_files.
-        self.file_limit = file_limit
         self.starts = 0
         self.address = "127.0.0.1:0"
         self.admin = "127.0.0.1:0"
@@ -125,7 +122,9 @@ class Server:
         begin = self.log_file.stat().st_size if self.log_file.exists() else 0
         self._process = subprocess.Popen(
             self.command(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env=clean_environment(), preexec_fn=self._before_exec)
+            env=clean_environment(), restore_signals=False)
+        # restore_signals: a write beyond limit_files is an error then, not a signal that ends the process. (No
+        # preexec_fn: it would fork with gRPC's threads around.)
         # Through a pipe, as limits on files must not reach the log.
         self._logger = threading.Thread(target=self._copy_log, args=(self._process.stdout,), daemon=True)
         self._logger.start()
@@ -138,12 +137,6 @@ class Server:
         with source, open(self.log_file, "ab", buffering=0) as log:
             while data := os.read(source.fileno(), 65536):
                 log.write(data)
-
-    def _before_exec(self) -> None:
-        # A write beyond the limit below is then an error, not a signal that ends the process.
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        if self.file_limit is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (self.file_limit, resource.RLIM_INFINITY))
 
     def _read_ready(self, log_begin: int) -> dict[str, Any] | None:
         assert self._process is not None
