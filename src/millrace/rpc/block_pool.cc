@@ -11,8 +11,8 @@
 namespace millrace::rpc {
 namespace {
 
-constexpr std::size_t kStep = 64;
-constexpr std::size_t kClasses = 17;  // Blocks of up to 1 KiB and their header.
+constexpr std::size_t kStep = 32;
+constexpr std::size_t kClasses = 33;  // Blocks of up to 1 KiB and their header.
 constexpr std::size_t kKeptBytesMax = 1u << 20;
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool kKeep = false;
