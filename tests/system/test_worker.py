@@ -46,6 +46,11 @@ def test_until_empty_does_everything_once(client, queue, slots):
     assert client.describe(queue).counts == millrace.QueueCounts(500, 500, 0, 0, 0, 0)
 
 
+def test_a_worker_by_address(shared, client, queue):
+    client.enqueue(queue, b"x")
+    assert millrace.Worker(shared.address, queue, lambda job: None, until_empty=True).run().completed == 1
+
+
 def test_until_empty_on_a_queue_never_used(client, queue):
     assert Run(client, queue, print, until_empty=True).join().completed == 0
 

@@ -66,7 +66,7 @@ class Worker:
 
     def __init__(
         self,
-        client: Client,
+        client: Client | str,
         queue: str,
         handler: Callable[[Job], Any],
         *,
@@ -79,11 +79,15 @@ class Worker:
         on_settled: Callable[[Job, Outcome], None] | None = None,
         rng: random.Random | None = None,
     ):
-        """`lease_duration` (1 s to 12 h) is how long the server waits for a sign of life before it gives a task to
+        """`client` may be an address: the worker then makes its own client, and closes it when run() ends.
+        `lease_duration` (1 s to 12 h) is how long the server waits for a sign of life before it gives a task to
         somebody else. `codec` decodes payloads, default: the client's. `until_empty`: run() returns when nothing waits
         in the queue and nobody holds a task of it."""
         if slots < 1:
             raise ValueError("slots must be at least 1")
+        self._owns_client = isinstance(client, str)
+        if isinstance(client, str):
+            client = Client(client)
         self._client = client
         self._queue = queue
         self._handler = handler
@@ -125,6 +129,8 @@ class Worker:
             self._poll_loop()
         finally:
             self._shut_down()
+            if self._owns_client:
+                self._client.close()
         return self.stats
 
     def stop(self, grace: Seconds | None = None) -> None:
