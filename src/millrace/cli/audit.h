@@ -30,6 +30,7 @@ struct Conservation {
   void Add(const Conservation& other);
 };
 
+// From the rows that were counted one by one, if they were; else from the server's counters.
 Conservation ConservationOf(const v1::QueueInfo& queue);
 
 }  // namespace millrace::cli

@@ -35,6 +35,28 @@ TEST(AuditTest, ReadsEveryCount) {
   EXPECT_TRUE(total.holds());
 }
 
+TEST(AuditTest, CountedRowsDecideNotTheCounters) {
+  v1::QueueInfo info;
+  info.mutable_counts()->set_accepted(10);
+  info.mutable_counts()->set_waiting(10);
+  info.mutable_counts()->set_leased(3);
+  v1::RowCounts& rows = *info.mutable_row_counts();
+  rows.set_accepted(12);
+  rows.set_done(1);
+  rows.set_dropped(2);
+  rows.set_dead(4);
+  rows.set_dead_rows(5);
+  rows.set_dead_total(5);
+  rows.set_task_rows(5);
+  EXPECT_TRUE(ConservationOf(info).holds());
+  EXPECT_EQ(ConservationOf(info).waiting, 2);
+  rows.set_task_rows(4);
+  EXPECT_EQ(ConservationOf(info).missing(), 1);
+  rows.set_task_rows(5);
+  rows.set_dead_rows(4);
+  EXPECT_EQ(ConservationOf(info).missing(), 1) << "a dead task that is not there";
+}
+
 TEST(AuditTest, ErrorsOfTwoQueuesDoNotHideEachOther) {
   Conservation total{"", 1, 0, 0, 0, 0, 0};
   const Conservation other{"", 0, 1, 0, 0, 0, 0};
