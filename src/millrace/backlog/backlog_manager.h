@@ -27,7 +27,8 @@ struct BacklogMetrics;
 // ack manager, garbage collection, fencing, unload. docs/decisions and ARCHITECTURE.md ("life of a
 // task") tell the story.
 //
-// Thread: constructed anywhere; every other method, destruction included, on the strand.
+// Thread: constructed anywhere; destroyed anywhere once Stop is done (or if it was never started);
+// every other method on the strand.
 // Bounds: one conditional write and one read per subqueue in flight; waiting rows and loaded rows
 // by BacklogConfig. Fails: never by itself: store errors are retried or reported by
 // OnUnloadRequested. Invariants: ack level <= read level <= max read level, all monotonic once
