@@ -45,7 +45,8 @@ CommandOption& CommandOption::Group(const std::string& name) {
 Command Command::Subcommand(const std::string& name, const std::string& help) {
   const std::size_t line_end = help.find('\n');
   CLI::App* command = app_->add_subcommand(name, help.substr(0, line_end));
-  if (line_end != std::string::npos) command->footer(help.substr(line_end + 1));
+  // Set in any case: the parser would take over the parent's.
+  command->footer(line_end == std::string::npos ? std::string() : help.substr(line_end + 1));
   return Command(command);
 }
 
