@@ -107,6 +107,7 @@ void QueueRuntime::LoadUid() {
 void QueueRuntime::OnReady() {
   strand_.AssertCurrent();
   state_ = State::kReady;
+  recovered_ = true;
   held_timer_.Cancel();
   manager_.BeginReading();
   for (ReadyCallback& op : std::exchange(held_, {})) op(OkStatus());
@@ -277,7 +278,8 @@ std::vector<backlog::LoadedTask> QueueRuntime::TakeLoaded(std::size_t max) {
 
 void QueueRuntime::OnBuildWrite(store::QueueWrite& write) {
   strand_.AssertCurrent();
-  if (state_ == State::kNew || state_ == State::kLoading) return;
+  // A queue that is given up before its side rows were read must not write others over them.
+  if (!recovered_) return;
   if (!uid_stored_) {
     write.side_puts.push_back({kUidKey, EncodeUid(uid_)});
     uid_writing_ = true;
@@ -289,6 +291,20 @@ void QueueRuntime::OnWriteEnd(bool applied) {
   strand_.AssertCurrent();
   if (std::exchange(uid_writing_, false) && applied) uid_stored_ = true;
   leases_.WriteEnded(applied);
+  UpdateGauges();
+}
+
+void QueueRuntime::UpdateGauges() {
+  strand_.AssertCurrent();
+  const QueueView view = Describe();
+  gauges_.waiting.store(view.counts.waiting, std::memory_order_relaxed);
+  gauges_.leased.store(view.counts.leased, std::memory_order_relaxed);
+  gauges_.dead.store(view.counts.dead, std::memory_order_relaxed);
+  gauges_.ack_lag.store(view.backlog.max_read_level.value - view.backlog.ack_level.id.value,
+                        std::memory_order_relaxed);
+  gauges_.head_create_ns.store(
+      view.oldest_age ? (strand_.clock().WallNow() - *view.oldest_age).ns : 0,
+      std::memory_order_relaxed);
 }
 
 void QueueRuntime::OnTasksEnded(const std::vector<store::TaskKey>& tasks) {

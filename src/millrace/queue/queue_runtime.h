@@ -19,6 +19,7 @@
 #include "millrace/queue/config.h"
 #include "millrace/queue/errors.h"
 #include "millrace/queue/lease_book.h"
+#include "millrace/queue/queue_gauges.h"
 #include "millrace/queue/row_census.h"
 #include "millrace/queue/task_record.h"
 #include "millrace/store/async_task_store.h"
@@ -150,6 +151,7 @@ class QueueRuntime final : public backlog::BacklogListener,
   // no leases or pollers.
   void UnloadIfIdle(Instant before);
   [[nodiscard]] const store::PhysicalQueueKey& key() const { return key_; }
+  [[nodiscard]] const QueueGauges& gauges() const { return gauges_; }
 
   // backlog::BacklogListener
   void OnLeaseHeld() override;
@@ -168,6 +170,7 @@ class QueueRuntime final : public backlog::BacklogListener,
   enum class State : std::uint8_t { kNew, kLoading, kReady, kStopping, kStopped };
 
   void LoadUid();
+  void UpdateGauges();
   void OnReady();
   void FailHeld(const Status& status);
   void RequestUnload(backlog::UnloadCause cause, const Status& status);
@@ -190,10 +193,12 @@ class QueueRuntime final : public backlog::BacklogListener,
   std::uint64_t uid_ = 0;
   bool uid_stored_ = false;
   bool uid_writing_ = false;
+  bool recovered_ = false;  // uid_ and leases_ hold what the store has.
   std::size_t calls_open_ = 0;
   exec::StrandTimer held_timer_;
   std::unique_ptr<RowCensus> census_;
   std::atomic<std::int64_t> last_used_ns_;
+  QueueGauges gauges_;
 };
 
 }  // namespace millrace::queue

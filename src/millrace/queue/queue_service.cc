@@ -68,6 +68,36 @@ void QueueService::Stop(Closure done) { registry_.StopAll(std::move(done)); }
 
 std::size_t QueueService::loaded_queues() { return registry_.size(); }
 
+std::vector<QueueService::QueueNumbers> QueueService::Numbers(std::size_t max) {
+  const WallTime now = executors_.front()->clock().WallNow();
+  std::vector<QueueNumbers> numbers;
+  QueueNumbers rest;
+  std::size_t count = 0;
+  for (const QueuePtr& queue : registry_.Loaded()) {
+    const QueueGauges& gauges = queue->gauges();
+    const std::int64_t head_ns = gauges.head_create_ns.load(std::memory_order_relaxed);
+    const QueueNumbers one{.queue = queue->key().persistence_name,
+                           .waiting = gauges.waiting.load(std::memory_order_relaxed),
+                           .leased = gauges.leased.load(std::memory_order_relaxed),
+                           .dead = gauges.dead.load(std::memory_order_relaxed),
+                           .ack_lag = gauges.ack_lag.load(std::memory_order_relaxed),
+                           .head_age = head_ns == 0
+                                           ? Duration::zero()
+                                           : std::max(Duration::zero(), now - WallTime{head_ns})};
+    if (++count <= max) {
+      numbers.push_back(one);
+      continue;
+    }
+    rest.waiting += one.waiting;
+    rest.leased += one.leased;
+    rest.dead += one.dead;
+    rest.ack_lag = std::max(rest.ack_lag, one.ack_lag);
+    rest.head_age = std::max(rest.head_age, one.head_age);
+  }
+  if (count > max) numbers.push_back(rest);
+  return numbers;
+}
+
 void QueueService::WithQueue(const store::PhysicalQueueKey& key, CallPtr call, Op op, int tries) {
   std::shared_ptr<QueueRuntime> queue = registry_.GetOrLoad(key);
   if (queue == nullptr) {

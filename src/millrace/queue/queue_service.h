@@ -48,9 +48,19 @@ class QueueService {
   // cleanly, each with a final write. `done` runs once, on an executor thread or here. Once.
   void Stop(Closure done);
 
-  // Totals of the loaded queues, for metrics at scrape time: no store reads. Thread: any; waits for
-  // nothing.
+  // For metrics at scrape time: what is in memory, no store reads. Thread: any; waits for nothing.
   [[nodiscard]] std::size_t loaded_queues();
+  struct QueueNumbers {
+    std::string queue;
+    std::int64_t waiting = 0;
+    std::int64_t leased = 0;
+    std::int64_t dead = 0;
+    std::int64_t ack_lag = 0;
+    Duration head_age{};
+  };
+  // Of up to `max` loaded queues, in order of their names, and of the rest together under an empty
+  // name (with the highest lag and age among them).
+  std::vector<QueueNumbers> Numbers(std::size_t max);
 
  private:
   using CallPtr = std::unique_ptr<rpc::ServerCall>;

@@ -74,8 +74,9 @@ class FakeCall final : public rpc::ServerCall {
 // One server process on a durable store that outlives it.
 class Host {
  public:
-  Host(exec::ManualExecutor& executor, store::TaskStore& durable, const QueueConfig& config)
-      : executor_(executor), store_(executor, durable, plan_) {
+  Host(exec::ManualExecutor& executor, store::TaskStore& durable, const QueueConfig& config,
+       std::unique_ptr<sim::FaultPlan> plan = std::make_unique<sim::NoFaults>())
+      : executor_(executor), plan_(std::move(plan)), store_(executor, durable, *plan_) {
     store_.set_traits({.exclusive = true, .counts_deletes = true});
     service_ = std::make_unique<QueueService>(config, std::vector<exec::Executor*>{&executor},
                                               store_, random_, log_, NullMetrics());
@@ -114,7 +115,7 @@ class Host {
 
  private:
   exec::ManualExecutor& executor_;
-  sim::NoFaults plan_;
+  const std::unique_ptr<sim::FaultPlan> plan_;
   sim::SimStore store_;
   SeededRandom random_{77};
   NullLog log_;
@@ -398,6 +399,27 @@ TEST_F(QueueServiceTest, ARememberedLeaseBehindAFullBufferIsStillGood) {
   EXPECT_EQ(Describe().counts().done(), 6);
 }
 
+// Fails without QueueRuntime::recovered_: the final write of the failed instance then replaces the
+// queue's uid by 0 and forgets the leases (found by millrace_sim, profile queue, seed 5).
+TEST_F(QueueServiceTest, ALoadThatFailsLeavesIdsAndLeasesAlone) {
+  const auto ids = Enqueue({"a", "b"});
+  const auto tasks = Lease(1, 600);
+  Restart();
+  for (std::uint64_t n = 0; n < 4; ++n) {
+    host_ = nullptr;
+    host_ = std::make_unique<Host>(executor_, durable_, config_,
+                                   std::make_unique<sim::NthFault>(n, sim::FaultKind::kUnavailable,
+                                                                   sim::StoreOp::kReadSideRows));
+    (void)host_->Start("Lease", LeaseRequest(1, 600));
+    Restart();
+  }
+  EXPECT_EQ(Complete(tasks[0].lease_token()), "");
+  executor_.AdvanceBy(seconds(700));
+  const auto others = Lease(2);
+  ASSERT_EQ(others.size(), 1u);
+  EXPECT_EQ(others[0].task_id(), ids[1]);
+}
+
 TEST_F(QueueServiceTest, ALeaseThatRanOutWhileTheServerWasDownIsLost) {
   Enqueue({"a"});
   const auto tasks = Lease(1, 10);
@@ -626,6 +648,28 @@ TEST_F(QueueServiceTest, AnIdleLoadedQueueCallsNoStore) {
   const std::uint64_t before = host_->store().calls();
   executor_.AdvanceBy(hours(10));
   EXPECT_EQ(host_->store().calls(), before);
+}
+
+TEST_F(QueueServiceTest, NumbersForMetricsFollowAndGoAwayWithTheQueue) {
+  Enqueue({"a", "b", "c"});
+  const auto tasks = Lease(1);
+  EXPECT_EQ(Fail(tasks[0].lease_token(), true), "");
+  (void)Lease(1, 3'600);
+  executor_.AdvanceBy(seconds(10));
+  auto numbers = host_->service().Numbers(5);
+  ASSERT_EQ(numbers.size(), 1u);
+  EXPECT_EQ(numbers[0].queue, "q");
+  EXPECT_EQ(numbers[0].waiting, 1);
+  EXPECT_EQ(numbers[0].leased, 1);
+  EXPECT_EQ(numbers[0].dead, 1);
+  EXPECT_GE(numbers[0].head_age, seconds(10));
+  EXPECT_EQ(numbers[0].ack_lag, 2);
+  numbers = host_->service().Numbers(0);
+  ASSERT_EQ(numbers.size(), 1u);
+  EXPECT_EQ(numbers[0].queue, "") << "queues beyond the bound are taken together";
+  EXPECT_EQ(numbers[0].waiting, 1);
+  Restart();
+  EXPECT_TRUE(host_->service().Numbers(5).empty());
 }
 
 TEST_F(QueueServiceTest, StopAnswersEveryWaitingCall) {

@@ -12,6 +12,9 @@
 namespace millrace::server {
 namespace {
 
+// Queues with a label of their own in metrics; the rest share one.
+constexpr std::size_t kQueueLabelsMax = 100;
+
 // The queue service as an application. It drains and stops in one go: from BeginDrain on queues are
 // given up, and Stop waits for the last of them.
 class QueueApplication final : public Application {
@@ -22,6 +25,21 @@ class QueueApplication final : public Application {
     loaded_queues_ = environment.metrics.AddCollector([this](SampleSink& sink) {
       sink.Gauge("millrace_loaded_queues", "Queues held in memory.", {},
                  static_cast<double>(service_.loaded_queues()));
+      // Loaded queues only: the numbers of one that was unloaded go away with it.
+      for (const queue::QueueService::QueueNumbers& numbers : service_.Numbers(kQueueLabelsMax)) {
+        const std::string name = numbers.queue.empty() ? "(other)" : numbers.queue;
+        const auto tasks = [&](const char* state, std::int64_t count) {
+          sink.Gauge("millrace_queue_tasks", "Tasks of a loaded queue by state.",
+                     {{"queue", name}, {"state", state}}, static_cast<double>(count));
+        };
+        tasks("waiting", numbers.waiting);
+        tasks("leased", numbers.leased);
+        tasks("dead", numbers.dead);
+        sink.Gauge("millrace_queue_oldest_age_seconds", "Age of the oldest waiting task.",
+                   {{"queue", name}}, std::chrono::duration<double>(numbers.head_age).count());
+        sink.Gauge("millrace_queue_ack_lag", "Ids between ack level and max read level.",
+                   {{"queue", name}}, static_cast<double>(numbers.ack_lag));
+      }
     });
   }
 
