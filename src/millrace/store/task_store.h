@@ -80,9 +80,9 @@ struct StoreTraits {
 // Bounds: pages by limit and bytes; a value above 16 MiB is refused with kInvalidArgument.
 // Fails:
 //   kFenced            the stored range id is not the expected one; nothing changed.
-//   kUnavailable       surely not applied; may be tried again.
+//   kUnavailable       surely not applied; may be tried again. Also while the disk is full.
 //   kUnknownOutcome    writes only: applied, or not, or may still be applied until the range id
-//   changes. kResourceExhausted surely not applied: a limit of the store, or the disk is full.
+//   changes. kResourceExhausted surely not applied: a limit of the store.
 //   kCorruption        stored bytes of this queue are damaged.
 //   kNotFound          ReadMetadata, DeleteQueue: no such queue.
 class TaskStore {

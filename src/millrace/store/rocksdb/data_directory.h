@@ -21,7 +21,7 @@ namespace millrace::store {
 //
 // Fails: kFailedPrecondition, with what to do: in use, another format version, not a Millrace
 // directory.
-//   kCorruption: FORMAT is damaged. kUnavailable, kResourceExhausted: the file system says no.
+//   kCorruption: FORMAT is damaged. kUnavailable: the file system says no.
 class DataDirectory {
  public:
   // Locks `path`, making it if it is not there.

@@ -94,8 +94,7 @@ void Database::Break(const rocksdb::Status& why) {
   {
     MutexLock lock(mutex_);
     // Corruption that a write or a compaction met is of no use to the one whose write is refused.
-    broken_status_ = {IsNoSpace(why) ? StatusCode::kResourceExhausted : StatusCode::kUnavailable,
-                      "the store takes no writes: " + why.ToString()};
+    broken_status_ = {StatusCode::kUnavailable, "the store takes no writes: " + why.ToString()};
     if (broken_.exchange(true, std::memory_order_acq_rel)) return;
   }
   log_.Write(LogLevel::kError, "store", "store takes no writes until this is over",
@@ -124,9 +123,8 @@ Status Database::Reopen() {
     MutexLock lock(mutex_);
     reopening_ = false;
     // What is wrong is in the message; to a writer it means no more than "not now".
-    broken_status_ = opened.ok() || opened.code() == StatusCode::kResourceExhausted
-                         ? opened
-                         : Status(StatusCode::kUnavailable, std::string(opened.message()));
+    broken_status_ =
+        opened.ok() ? opened : Status(StatusCode::kUnavailable, std::string(opened.message()));
     if (opened.ok()) broken_.store(false, std::memory_order_release);
   }
   if (opened.ok()) {

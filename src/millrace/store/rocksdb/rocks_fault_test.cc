@@ -80,7 +80,7 @@ class RocksFaultTest : public ::testing::Test {
 TEST_F(RocksFaultTest, DiskFull) {
   OpenWithTask();
   file_system_.FailAppends(rocksdb::IOStatus::NoSpace("test"));
-  BreakAndHeal(StatusCode::kResourceExhausted);
+  BreakAndHeal(StatusCode::kUnavailable);
 }
 
 TEST_F(RocksFaultTest, AppendsFail) {
@@ -161,7 +161,7 @@ TEST_F(RocksFaultTest, TablesCannotBeWritten) {
     if (status.ok()) last_ok = id;
   }
   ASSERT_FALSE(status.ok());
-  EXPECT_EQ(store_->Health().code(), StatusCode::kResourceExhausted) << store_->Health();
+  EXPECT_EQ(store_->Health().code(), StatusCode::kUnavailable) << store_->Health();
   file_system_.Heal();
   ASSERT_TRUE(store_->TryHeal().ok());
   const Ids ids = TaskIds(*store_, "q");
@@ -197,7 +197,7 @@ TEST_F(RocksFaultTest, OpeningOnAFullDisk) {
   file_system_.FailAppends(rocksdb::IOStatus::NoSpace("test"));
   config_.path = directory_.path() / "data";
   config_.env = file_system_.env();
-  EXPECT_EQ(RocksTaskStore::Open(config_, log_).code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(RocksTaskStore::Open(config_, log_).code(), StatusCode::kUnavailable);
   file_system_.Heal();
   OpenWithTask();
 }

@@ -2,14 +2,9 @@
 
 namespace millrace::store {
 
-bool IsNoSpace(const rocksdb::Status& status) {
-  return status.IsNoSpace() || status.subcode() == rocksdb::Status::kSpaceLimit;
-}
-
 Status FromRocks(const rocksdb::Status& status, const std::string& doing) {
   if (status.ok()) return {};
   const std::string message = doing + ": " + status.ToString();
-  if (IsNoSpace(status)) return {StatusCode::kResourceExhausted, message};
   switch (status.code()) {
     case rocksdb::Status::kNotFound:
       return {StatusCode::kNotFound, message};

@@ -12,7 +12,4 @@ namespace millrace::store {
 // message.
 Status FromRocks(const rocksdb::Status& status, const std::string& doing);
 
-// The disk, a quota or a file size limit is full.
-bool IsNoSpace(const rocksdb::Status& status);
-
 }  // namespace millrace::store

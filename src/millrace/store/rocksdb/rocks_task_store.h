@@ -32,9 +32,8 @@ namespace millrace::store {
 //
 // Thread: any. Writes take turns; reads overlap with everything but the moment of reopening.
 // Bounds: memory by the config: cache, three memtables, remembered queues.
-// Fails: while broken, writes kResourceExhausted (no space) or kUnavailable; reads go on as long as
-// the database is
-//   open, else the same.
+// Fails: while broken (no space, I/O errors), writes kUnavailable; reads go on as long as the
+// database is open, else the same.
 // Invariants: a write reported ok is synced, unless the config or all writes of its group said
 // relaxed.
 class RocksTaskStore final : public TaskStore {
