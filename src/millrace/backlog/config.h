@@ -7,7 +7,8 @@
 
 namespace millrace::backlog {
 
-// Settings of one backlog. Read once at construction; all bounds are per queue unless said otherwise.
+// Settings of one backlog. Read once at construction; all bounds are per queue unless said
+// otherwise.
 struct BacklogConfig {
   // Task ids of one block, owned by one range id. >= 1.
   std::int64_t range_size = 100'000;
@@ -18,11 +19,12 @@ struct BacklogConfig {
   std::size_t write_batch_max = 100;
   std::size_t write_batch_bytes_max = 4u << 20;
 
-  // How long what nobody waits for (remembered leases, deletion of expired rows) may wait for a write
-  // that it can ride along with.
+  // How long what nobody waits for (remembered leases, deletion of expired rows) may wait for a
+  // write that it can ride along with.
   Duration relaxed_write_delay = Duration::zero();
 
-  // Tasks and payload bytes held in memory waiting for a poller. The reader stops at either and goes on below half.
+  // Tasks and payload bytes held in memory waiting for a poller. The reader stops at either and
+  // goes on below half.
   std::size_t page_size = 1'000;
   std::size_t page_bytes_max = 8u << 20;
   // Empty id ranges the reader walks over before it lets other work of the strand run.
@@ -48,9 +50,9 @@ struct BacklogConfig {
   Duration rewrite_retry_max = std::chrono::seconds(1);
   Duration rewrite_retry_total = std::chrono::seconds(30);
 
-  // True: a finished task's row is deleted, durably, by the write that finishes it, before Finish answers; it can
-  // never come back, whatever the ack level (the standalone queue). False: finishing only moves the ack level in
-  // memory, and rows go by GC (Temporal's behaviour).
+  // True: a finished task's row is deleted, durably, by the write that finishes it, before Finish
+  // answers; it can never come back, whatever the ack level (the standalone queue). False:
+  // finishing only moves the ack level in memory, and rows go by GC (Temporal's behaviour).
   bool delete_on_finish = false;
 };
 

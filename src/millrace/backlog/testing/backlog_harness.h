@@ -53,16 +53,18 @@ class CountingFaults final : public sim::FaultPlan {
 // Keeps counters by name and labels.
 class TestMetrics final : public Metrics {
  public:
-  Counter& GetCounter(std::string_view name, std::string_view, const MetricLabels& labels) override {
+  Counter& GetCounter(std::string_view name, std::string_view,
+                      const MetricLabels& labels) override {
     std::string full(name);
     for (const auto& [label, value] : labels) full += "|" + label + "=" + value;
     return counters_[full];
   }
-  Gauge& GetGauge(std::string_view name, std::string_view help, const MetricLabels& labels) override {
+  Gauge& GetGauge(std::string_view name, std::string_view help,
+                  const MetricLabels& labels) override {
     return NullMetrics().GetGauge(name, help, labels);
   }
-  Histogram& GetHistogram(std::string_view name, std::string_view help, const std::vector<double>& bounds,
-                          const MetricLabels& labels) override {
+  Histogram& GetHistogram(std::string_view name, std::string_view help,
+                          const std::vector<double>& bounds, const MetricLabels& labels) override {
     return NullMetrics().GetHistogram(name, help, bounds, labels);
   }
   std::uint64_t Value(const std::string& name) {
