@@ -1,4 +1,5 @@
-// Every scenario with the n-th store call failing, for every kind of fault, n = 0, 1, 2, ... until it is not reached.
+// Every scenario with the n-th store call failing, for every kind of fault, n = 0, 1, 2, ... until
+// it is not reached.
 
 #include <gtest/gtest.h>
 
@@ -88,9 +89,9 @@ constexpr Scenario kScenarios[] = {{"FillAndDrain", FillAndDrain},
                                    {"ExpireRewriteAndPutBack", ExpireRewriteAndPutBack},
                                    {"LoseTheQueue", LoseTheQueue},
                                    {"LiveLong", LiveLong}};
-constexpr sim::FaultKind kKinds[] = {sim::FaultKind::kUnavailable, sim::FaultKind::kResourceExhausted,
-                                     sim::FaultKind::kReplyLost,   sim::FaultKind::kNotApplied,
-                                     sim::FaultKind::kAppliedLate, sim::FaultKind::kStall};
+constexpr sim::FaultKind kKinds[] = {
+    sim::FaultKind::kUnavailable, sim::FaultKind::kResourceExhausted, sim::FaultKind::kReplyLost,
+    sim::FaultKind::kNotApplied,  sim::FaultKind::kAppliedLate,       sim::FaultKind::kStall};
 
 class FailN : public ::testing::TestWithParam<std::tuple<bool, Scenario, sim::FaultKind>> {};
 INSTANTIATE_TEST_SUITE_P(All, FailN,

@@ -1,4 +1,5 @@
-// Random work under random faults, from many seeds; then a phase without faults in which everything must come right.
+// Random work under random faults, from many seeds; then a phase without faults in which everything
+// must come right.
 
 #include <gtest/gtest.h>
 
@@ -45,8 +46,10 @@ void RunSeed(std::uint64_t seed) {
       case 1:
       case 2: {
         std::vector<std::string> batch;
-        for (std::uint64_t i = random.Below(6); i > 0; --i) batch.push_back("t" + std::to_string(names++));
-        driver.Spool(batch, random.Chance(1, 5) ? Duration(seconds(1 + random.Below(5))) : Duration::zero());
+        for (std::uint64_t i = random.Below(6); i > 0; --i)
+          batch.push_back("t" + std::to_string(names++));
+        driver.Spool(
+            batch, random.Chance(1, 5) ? Duration(seconds(1 + random.Below(5))) : Duration::zero());
         break;
       }
       case 3:

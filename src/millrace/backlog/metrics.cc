@@ -53,8 +53,9 @@ BacklogMetrics BacklogMetrics::Create(Metrics& metrics) {
                                         "Deletions of finished rows that failed."),
       .rows_collected = metrics.GetCounter("millrace_backlog_rows_collected_total",
                                            "Finished rows deleted, where the store can tell."),
-      .count_corrections = metrics.GetCounter("millrace_backlog_count_corrections_total",
-                                              "Counts set to 0 because the backlog turned out to be empty."),
+      .count_corrections =
+          metrics.GetCounter("millrace_backlog_count_corrections_total",
+                             "Counts set to 0 because the backlog turned out to be empty."),
   };
 }
 

@@ -20,11 +20,12 @@ class GcPolicy {
     if (at_stop) return true;
     if (ack.pass == cursor_.pass && ack.id.value - cursor_.id.value >= batch_ && !failed_)
       return true;
-    return now - last_try_ > interval_;
+    return !tried_ || now - last_try_ > interval_;
   }
 
   void Begin(TaskLevel ack, Instant now) {
     running_ = true;
+    tried_ = true;
     target_ = ack;
     last_try_ = now;
   }
@@ -52,6 +53,7 @@ class GcPolicy {
   TaskLevel target_{};
   Instant last_try_{};
   bool running_ = false;
+  bool tried_ = false;
   bool failed_ = false;
 };
 

@@ -24,6 +24,12 @@ TEST(GcPolicy, DueByDistanceOrByTimeWhenThereIsSomething) {
   }
 }
 
+TEST(GcPolicy, TheFirstTryIsDueAtOnce) {
+  GcPolicy gc(10, seconds(1));
+  EXPECT_FALSE(gc.Due(L(0), Instant{0}));
+  EXPECT_TRUE(gc.Due(L(1), Instant{0}));
+}
+
 TEST(GcPolicy, OneAtATime) {
   GcPolicy gc(10, seconds(1));
   EXPECT_TRUE(gc.Due(L(100), At(0)));
