@@ -116,6 +116,8 @@ Status DataDirectory::ReadFormat() {
         "cannot write " + path_ + "/FORMAT.new"));
     MR_RETURN_IF_ERROR(SyncDirectory(env_, path_));
     MR_RETURN_IF_ERROR(SyncDirectory(env_, ParentOf(path_)));
+    // RocksDB would make it too, but not without an error in the log that it is not there.
+    MR_RETURN_IF_ERROR(FromRocks(env_.CreateDirIfMissing(db_path()), "cannot make " + db_path()));
   }
   is_new_ = true;
   return {};
