@@ -35,12 +35,12 @@ Duration LatencyHistogram::Quantile(double quantile) const {
   const auto wanted = std::clamp<std::int64_t>(
       static_cast<std::int64_t>(std::ceil(quantile * static_cast<double>(count_))), 1, count_);
   std::int64_t seen = 0;
-  for (std::size_t bucket = 0; bucket < kBuckets; ++bucket) {
+  for (std::size_t bucket = 0; bucket + 1 < kBuckets; ++bucket) {
     seen += buckets_[bucket];
     if (seen >= wanted)
       return std::min(Duration(static_cast<std::int64_t>(UpperBound(bucket))), max_);
   }
-  return max_;
+  return max_;  // The last bucket has no bound of its own.
 }
 
 }  // namespace millrace::cli
