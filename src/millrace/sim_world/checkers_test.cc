@@ -191,6 +191,7 @@ TEST_F(CheckersTest, AFencedWriteIsRefusedByTheStore) {
 
 TEST_F(CheckersTest, StoredTotalsDoNotAddUp) {
   backlog::OwnerState state;
+  state.range_size = 10;
   backlog::At(state.totals, backlog::Total::kAccepted) = 1;
   store::QueueWrite write = Metadata(1, 1, 0);
   write.creates.push_back(Row(1, ledger_.NewTask({})));

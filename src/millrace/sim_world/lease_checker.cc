@@ -141,7 +141,8 @@ void LeaseChecker::OnLeaseAnswered(const store::PhysicalQueueKey& queue, int ser
                     [&] { return Task(*number) + " has two leases at once"; });
       if (lives && other.server != server)
         coverage_.Reach("task leased again after a restart or take-over");
-      other.superseded = true;
+      // A task given back may be handed out again before the call that gave it back is answered.
+      other.superseded = other.superseded || other.in_flight == 0;
     }
     by_task_[*number].push_back(leased.lease_token());
     judge_.Expect(leases_.emplace(leased.lease_token(), lease).second,

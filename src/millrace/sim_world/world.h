@@ -108,6 +108,7 @@ class World {
   std::vector<Duration> wall_offsets_;  // Per host; outlives its lives.
   std::vector<int> lives_;
   WallTime wall_max_;
+  int takeovers_ = 0;
 };
 
 }  // namespace millrace::sim
