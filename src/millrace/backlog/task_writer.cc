@@ -53,6 +53,8 @@ void TaskWriter::Begin() {
 void TaskWriter::Submit(WriteOp op, bool relaxed) {
   strand_.AssertCurrent();
   if (!refusal_.ok()) return EndUnsent(std::move(op), refusal_);
+  // The store is broken and is asked again after a while: until then the answer is known.
+  if (timer_.armed()) return EndUnsent(std::move(op), retry_error_);
   const std::size_t rows = op.creates.size();
   if (rows > static_cast<std::size_t>(config_.range_size)) {
     return EndUnsent(std::move(op), {StatusCode::kInvalidArgument,
@@ -259,16 +261,19 @@ void TaskWriter::OnAdvanced(const Status& status) {
   const bool open = status.code() == StatusCode::kUnknownOutcome;
   // None of them was sent, so a store that is broken for long answers each of them with what is
   // wrong.
-  EndWaiting(open ? Status(StatusCode::kUnavailable,
-                           "the lease could not be renewed: " + std::string(status.message()))
-                  : status);
-  if (undecided_ || open) return RetryLater(State::kFencing);
+  const Status error =
+      open ? Status(StatusCode::kUnavailable,
+                    "the lease could not be renewed: " + std::string(status.message()))
+           : status;
+  EndWaiting(error);
+  if (undecided_ || open) return RetryLater(State::kFencing, error);
   state_ = State::kIdle;
   Pump();
 }
 
-void TaskWriter::RetryLater(State state) {
+void TaskWriter::RetryLater(State state, const Status& error) {
   state_ = state;
+  retry_error_ = error;
   const Instant now = strand_.clock().Now();
   timer_.Arm(now + *retry_.OnFailure(now), [this, state] {
     strand_.AssertCurrent();
@@ -296,8 +301,9 @@ void TaskWriter::OnDecideRead(Result<store::QueueMetadata> found) {
     return host_.OnLeaseLost({StatusCode::kFenced, "another owner took the queue"});
   }
   if (!found.ok() && found.code() != StatusCode::kCorruption) {
-    EndWaiting({StatusCode::kUnavailable, std::string(found.status().message())});
-    return RetryLater(State::kDeciding);
+    const Status error(StatusCode::kUnavailable, std::string(found.status().message()));
+    EndWaiting(error);
+    return RetryLater(State::kDeciding, error);
   }
   if (!found.ok()) return host_.OnDamaged(found.status());
   const Result<OwnerState> state = DecodeOwnerState(found->owner_state);

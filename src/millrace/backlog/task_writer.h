@@ -119,7 +119,8 @@ class TaskWriter {
   void OnAdvanced(const Status& status) MR_REQUIRES(strand_);
   void StartDecide() MR_REQUIRES(strand_);
   void OnDecideRead(Result<store::QueueMetadata> found) MR_REQUIRES(strand_);
-  void RetryLater(State state) MR_REQUIRES(strand_);
+  // Until then ops are refused with `error` at once.
+  void RetryLater(State state, const Status& error) MR_REQUIRES(strand_);
 
   void EndWaiting(const Status& status) MR_REQUIRES(strand_);
   void EndUnsent(WriteOp op, Status status) MR_REQUIRES(strand_);
@@ -147,6 +148,7 @@ class TaskWriter {
   WriteBatch batch_ MR_GUARDED_BY(strand_);
   bool undecided_ MR_GUARDED_BY(strand_) = false;
   Instant sent_at_ MR_GUARDED_BY(strand_);
+  Status retry_error_ MR_GUARDED_BY(strand_);
   // Once set, every op ends with it.
   Status refusal_ MR_GUARDED_BY(strand_);
   // Stopped while the lease was being renewed: a write of the range id may still land.
