@@ -73,18 +73,24 @@ struct StoreTraits {
   bool counts_deletes = true;
 };
 
-// Durable home of task queues. tests: store/contract_suite.h is the meaning of this interface;
-// every store passes it.
+// Durable home of task queues. store/contract_suite.h is the meaning of this interface; every store
+// passes it.
 //
 // Thread: any; calls may overlap. Calls may block on I/O.
 // Bounds: pages by limit and bytes; a value above 16 MiB is refused with kInvalidArgument.
 // Fails:
-//   kFenced            the stored range id is not the expected one; nothing changed.
-//   kUnavailable       surely not applied; may be tried again. Also while the disk is full.
-//   kUnknownOutcome    writes only: applied, or not, or may still be applied until the range id
-//   changes. kResourceExhausted surely not applied: a limit of the store.
-//   kCorruption        stored bytes of this queue are damaged.
-//   kNotFound          ReadMetadata, DeleteQueue: no such queue.
+//   kFenced: the stored range id is not the expected one; nothing changed.
+//
+//   kUnavailable: surely not applied; may be tried again. Also while the disk is full.
+//
+//   kUnknownOutcome: writes only; applied, or not, or may still be applied until the range id
+//   changes.
+//
+//   kResourceExhausted: surely not applied; a limit of the store.
+//
+//   kCorruption: stored bytes of this queue are damaged.
+//
+//   kNotFound: ReadMetadata, DeleteQueue; no such queue.
 class TaskStore {
  public:
   virtual ~TaskStore() = default;
