@@ -21,7 +21,7 @@ std::string ShowDuration(Duration duration) {
   if (ns == 0) return "0s";
   if (ns < 1e3) return Format("%.0fns", ns);
   if (ns < 1e6) return Format("%.0fus", ns / 1e3);
-  if (ns < 1e9) return Format("%.0fms", ns / 1e6);
+  if (ns < 1e9) return Format(ns < 10e6 ? "%.1fms" : "%.0fms", ns / 1e6);
   if (ns < 60e9) return Format(ns < 10e9 ? "%.1fs" : "%.0fs", ns / 1e9);
   const std::int64_t seconds = std::llround(ns / 1e9);
   std::array<char, 64> buffer;

@@ -17,6 +17,7 @@ TEST(UnitsTest, FormatsForPeople) {
   EXPECT_EQ(ShowDuration(Duration::zero()), "0s");
   EXPECT_EQ(ShowDuration(microseconds(12)), "12us");
   EXPECT_EQ(ShowDuration(milliseconds(250)), "250ms");
+  EXPECT_EQ(ShowDuration(microseconds(2400)), "2.4ms");
   EXPECT_EQ(ShowDuration(milliseconds(4200)), "4.2s");
   EXPECT_EQ(ShowDuration(seconds(125)), "2m05s");
   EXPECT_EQ(ShowDuration(minutes(90)), "1h30m");
