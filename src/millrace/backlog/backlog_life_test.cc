@@ -394,6 +394,34 @@ TEST_P(BacklogLife, TheOwnerMayStopInsideTheUnloadSignal) {
   EXPECT_EQ(old_owner.unloads.size(), 1u);
 }
 
+// Damaged rows fault their queue, and keep the process and the rows.
+TEST_P(BacklogLife, DamageFaultsTheQueueOnce) {
+  for (const bool writes : {false, true}) {
+    World world;
+    QueueOwner(world, config_).Start();
+    testing::DamagedStore damaged(world.durable);
+    QueueOwner owner(world, config_, nullptr, true, &damaged);
+    owner.Start();
+    owner.Spool({"a"});
+    (writes ? damaged.writes_damaged : damaged.tasks_damaged) = true;
+    config_.page_size = 1;
+    QueueOwner next(world, config_, nullptr, true, &damaged);
+    if (writes) {
+      EXPECT_EQ(owner.SpoolOne("b").code(), StatusCode::kCorruption);
+      ASSERT_EQ(owner.unloads.size(), 1u);
+      EXPECT_EQ(owner.unloads[0], std::pair(UnloadCause::kOtherError, StatusCode::kCorruption));
+      EXPECT_EQ(owner.SpoolOne("c").code(), StatusCode::kCorruption);
+      EXPECT_EQ(owner.unloads.size(), 1u);
+    } else {
+      next.Start();
+      ASSERT_EQ(next.unloads.size(), 1u);
+      EXPECT_EQ(next.unloads[0], std::pair(UnloadCause::kOtherError, StatusCode::kCorruption));
+      EXPECT_EQ(next.initialized, OkStatus());
+    }
+    EXPECT_EQ(world.Rows().size(), 1u);
+  }
+}
+
 // What it shows: BacklogStatus and InternalStatus.
 TEST_P(BacklogLife, ShowsLevelsCountsAndBlocks) {
   QueueOwner owner(world_, config_);

@@ -76,11 +76,13 @@ class BacklogManager {
   // are dropped on the way. Tasks taken count as loaded until they end.
   std::vector<LoadedTask> TakeLoaded(std::size_t max);
   [[nodiscard]] bool HasLoaded() const;
-  // Gives a taken task back to the head, in level order: nobody could take it.
+  // Gives a taken task back to its place: nobody could take it. OnTasksAvailable is not called for
+  // it.
   void PutBack(LoadedTask task);
 
-  // Without delete_on_finish: marks a taken task done; ack level, count and deletion follow.
-  // Unknown ids change nothing.
+  // A taken task is done. Without delete_on_finish: ack level, count and deletion follow in memory.
+  // With it: its row goes by a write that is repeated until it worked. Unknown ids, and ids that
+  // ended already, change nothing.
   void CompleteTask(const store::TaskKey& key);
   // The task could not be started: written again with a new, higher id, then the old one marked
   // done. If that fails for rewrite_retry_total: unload with kOtherError.
@@ -94,7 +96,7 @@ class BacklogManager {
   [[nodiscard]] Duration BacklogHeadAge() const;
   [[nodiscard]] BacklogStatus DescribeBacklog() const;
   [[nodiscard]] std::vector<InternalSubqueueStatus> InternalStatus() const;
-  // Nothing waiting, in flight, loaded or undecided.
+  // Nothing waiting, in flight, loaded, undecided or left to read.
   [[nodiscard]] bool Idle() const;
 
  private:

@@ -261,10 +261,9 @@ void TaskWriter::OnAdvanced(const Status& status) {
   const bool open = status.code() == StatusCode::kUnknownOutcome;
   // None of them was sent, so a store that is broken for long answers each of them with what is
   // wrong.
-  const Status error =
-      open ? Status(StatusCode::kUnavailable,
-                    "the lease could not be renewed: " + std::string(status.message()))
-           : status;
+  const Status error = open ? Status(StatusCode::kUnavailable, "the lease could not be renewed: " +
+                                                                   std::string(status.message()))
+                            : status;
   EndWaiting(error);
   if (undecided_ || open) return RetryLater(State::kFencing, error);
   state_ = State::kIdle;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,6 +82,51 @@ class TestMetrics final : public Metrics {
   std::map<std::string, TestCounter> counters_;
 };
 
+// A store whose task rows or metadata are damaged from some time on.
+class DamagedStore final : public store::TaskStore {
+ public:
+  explicit DamagedStore(store::TaskStore& base) : base_(base) {}
+  bool tasks_damaged = false;
+  bool writes_damaged = false;
+
+  [[nodiscard]] store::StoreTraits traits() const override { return base_.traits(); }
+  std::vector<Status> Commit(std::span<const store::QueueWrite> writes) override {
+    if (writes_damaged) return std::vector<Status>(writes.size(), Damage());
+    return base_.Commit(writes);
+  }
+  Result<store::QueueMetadata> ReadMetadata(const store::PhysicalQueueKey& queue) override {
+    return base_.ReadMetadata(queue);
+  }
+  Result<store::TaskPage> ReadTasks(const store::PhysicalQueueKey& queue, store::Subqueue subqueue,
+                                    store::TaskLevel from, store::TaskLevel through,
+                                    std::size_t limit, std::size_t max_bytes) override {
+    if (tasks_damaged) return Damage();
+    return base_.ReadTasks(queue, subqueue, from, through, limit, max_bytes);
+  }
+  Result<std::optional<std::int64_t>> DeleteTasksThrough(const store::PhysicalQueueKey& queue,
+                                                         store::Subqueue subqueue,
+                                                         store::TaskLevel through,
+                                                         std::size_t limit) override {
+    return base_.DeleteTasksThrough(queue, subqueue, through, limit);
+  }
+  Result<store::SidePage> ReadSideRows(const store::PhysicalQueueKey& queue,
+                                       std::string_view prefix, std::string_view after,
+                                       std::size_t limit) override {
+    return base_.ReadSideRows(queue, prefix, after, limit);
+  }
+  Result<store::QueuePage> ListQueues(std::string_view token, std::size_t limit) override {
+    return base_.ListQueues(token, limit);
+  }
+  Status DeleteQueue(const store::PhysicalQueueKey& queue, RangeId expected) override {
+    return base_.DeleteQueue(queue, expected);
+  }
+  Status Health() override { return base_.Health(); }
+
+ private:
+  static Status Damage() { return {StatusCode::kCorruption, "damaged"}; }
+  store::TaskStore& base_;
+};
+
 // One durable store and its time, shared by all owners of a test.
 struct World {
   exec::ManualExecutor executor;
@@ -105,10 +151,11 @@ struct World {
 class QueueOwner final : public BacklogListener {
  public:
   QueueOwner(World& world, const BacklogConfig& config, sim::FaultPlan* plan = nullptr,
-             bool exclusive = true)
+             bool exclusive = true, store::TaskStore* durable = nullptr)
       : world_(world),
         strand_(world.executor),
-        store_(world.executor, world.durable, plan != nullptr ? *plan : world.faults) {
+        store_(world.executor, durable != nullptr ? *durable : world.durable,
+               plan != nullptr ? *plan : world.faults) {
     store_.set_traits({.exclusive = exclusive, .counts_deletes = true});
     manager_ = std::make_unique<BacklogManager>(world.key, config, strand_, store_, world.random,
                                                 world.metrics, world.log, *this);
