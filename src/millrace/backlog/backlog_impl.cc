@@ -244,12 +244,19 @@ std::vector<LoadedTask> BacklogManager::Impl::TakeLoaded(std::size_t max) {
   return tasks;
 }
 
-bool BacklogManager::Impl::HasLoaded() const {
+bool BacklogManager::Impl::HasLive(WallTime now) const {
+  return std::any_of(subqueues_.begin(), subqueues_.end(),
+                     [now](const auto& subqueue) { return subqueue->HasLive(now); });
+}
+
+bool BacklogManager::Impl::HasLoaded() {
   strand_.AssertCurrent();
   if (state_ != State::kOwned) return false;
-  for (const auto& subqueue : subqueues_) {
-    if (subqueue->HasLive()) return true;
-  }
+  const WallTime now = strand_.clock().WallNow();
+  if (HasLive(now)) return true;
+  // Tasks that expired while they waited for a poller must not keep the live ones behind them out.
+  for (const auto& subqueue : subqueues_) subqueue->DropExpired(now);
+  expired_.Flush();
   return false;
 }
 
@@ -295,7 +302,7 @@ void BacklogManager::Impl::OnRowsLoaded(store::Subqueue) {
   expired_.Flush();
   if (!rows_loaded_ || state_ != State::kOwned) return;
   rows_loaded_ = false;
-  if (HasLoaded()) listener_.OnTasksAvailable();
+  if (HasLive(strand_.clock().WallNow())) listener_.OnTasksAvailable();
 }
 
 void BacklogManager::Impl::SettleCounts() {

@@ -45,7 +45,7 @@ class BacklogManager::Impl final : private TaskWriter::Host, private SubqueueBac
   void Submit(WriteOp op, bool relaxed);
   void RequestWrite(bool synced);
   std::vector<LoadedTask> TakeLoaded(std::size_t max);
-  [[nodiscard]] bool HasLoaded() const;
+  [[nodiscard]] bool HasLoaded();
   void PutBack(LoadedTask task);
   void CompleteTask(const store::TaskKey& key);
   void RewriteTask(LoadedTask task);
@@ -96,6 +96,7 @@ class BacklogManager::Impl final : private TaskWriter::Host, private SubqueueBac
   void FinishEnds(const std::vector<WriteOp>& ops) MR_REQUIRES(strand_);
   void CountOp(const WriteOp& op) MR_REQUIRES(strand_);
   static Status ValidateOp(const WriteOp& op);
+  [[nodiscard]] bool HasLive(WallTime now) const MR_REQUIRES(strand_);
   // Clears counts of subqueues that are known to be empty.
   void SettleCounts() MR_REQUIRES(strand_);
 

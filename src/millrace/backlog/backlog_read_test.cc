@@ -237,6 +237,29 @@ TEST_P(BacklogRead, ExpiredOnlyInMemoryIsNotAvailable) {
   EXPECT_EQ(owner.Count(), 0);
 }
 
+// A poller asks HasLoaded before it takes. Fails without SubqueueBacklog::DropExpired: the buffer
+// stays full of dead tasks and the reader never reaches the live one (found by millrace_sim,
+// profile queue-owners, seed 346).
+TEST_P(BacklogRead, AFullBufferThatExpiresLetsTheLiveTaskBehindItIn) {
+  config_.page_size = 2;
+  QueueOwner owner(world_, config_);
+  owner.Start();
+  owner.Expiring("e1", seconds(1));
+  owner.Expiring("e2", seconds(1));
+  owner.Expiring("e3", seconds(1));
+  owner.Spool({"live"});
+  world_.executor.AdvanceBy(seconds(2));
+  const int available = owner.available;
+  EXPECT_FALSE(owner.Ask<bool>([](BacklogManager& m) { return m.HasLoaded(); }));
+  world_.executor.AdvanceBy(seconds(1));
+  EXPECT_GT(owner.available, available);
+  EXPECT_TRUE(owner.Ask<bool>([](BacklogManager& m) { return m.HasLoaded(); }));
+  const std::vector<LoadedTask> taken = owner.Take(10);
+  ASSERT_EQ(taken.size(), 1u);
+  EXPECT_EQ(taken[0].payload, "live");
+  EXPECT_EQ(owner.Count(), 1);
+}
+
 // "Resource exhausted = again after 3 s; other = exponential back-off."
 TEST_P(BacklogRead, ReadErrorsWaitAsAgreed) {
   Fill(1);

@@ -238,10 +238,24 @@ void SubqueueBacklog::PutBack(LoadedTask task) {
   if (acks_.IsOutstanding(task.key.level)) buffer_.Insert(std::move(task));
 }
 
-bool SubqueueBacklog::HasLive() const {
+void SubqueueBacklog::DropExpired(WallTime now) {
   strand_.AssertCurrent();
-  if (buffer_.empty()) return false;
-  const WallTime now = strand_.clock().WallNow();
+  if (buffer_.empty()) return;
+  std::vector<LoadedTask> live;
+  while (!buffer_.empty()) {
+    LoadedTask task = buffer_.PopFront();
+    if (core::IsExpired(task.expiry_time, now)) {
+      DropInMemory(task);
+    } else {
+      live.push_back(std::move(task));
+    }
+  }
+  for (LoadedTask& task : live) buffer_.PushBack(std::move(task));
+  reader_.Wake();
+}
+
+bool SubqueueBacklog::HasLive(WallTime now) const {
+  strand_.AssertCurrent();
   return std::any_of(buffer_.begin(), buffer_.end(), [now](const LoadedTask& task) {
     return !core::IsExpired(task.expiry_time, now);
   });

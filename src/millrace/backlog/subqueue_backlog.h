@@ -82,7 +82,9 @@ class SubqueueBacklog final : private TaskReader::Host {
 
   void Take(std::size_t max, std::vector<LoadedTask>& out);
   void PutBack(LoadedTask task);
-  [[nodiscard]] bool HasLive() const;
+  [[nodiscard]] bool HasLive(WallTime now) const;
+  // Drops what has expired in the buffer, and lets the reader go on where that made room.
+  void DropExpired(WallTime now);
 
   void CollectGarbage();
   void CollectAtStop(Instant deadline, Closure done);

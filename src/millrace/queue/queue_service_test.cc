@@ -491,6 +491,22 @@ TEST_F(QueueServiceTest, AnExpiredTaskIsDroppedAndCounted) {
   EXPECT_EQ(Describe().counts().dropped(), 1);
 }
 
+TEST_F(QueueServiceTest, DeadTasksInMemoryDoNotKeepThePollerFromTheLiveOne) {
+  config_.backlog.page_size = 2;
+  Restart();
+  (void)Enqueue({"a", "b", "c"}, 0, seconds(1));
+  (void)Enqueue({"live"});
+  executor_.AdvanceBy(seconds(5));
+  const auto poll = host_->Start("Lease", LeaseRequest(1, 30, 10));
+  executor_.AdvanceBy(seconds(2));
+  ASSERT_TRUE(poll->done);
+  v1::LeaseResponse response;
+  ASSERT_TRUE(response.ParseFromString(poll->response));
+  ASSERT_EQ(response.tasks_size(), 1);
+  EXPECT_EQ(response.tasks(0).payload(), "live");
+  EXPECT_EQ(Describe().counts().dropped(), 3);
+}
+
 TEST_F(QueueServiceTest, ALeasedTaskDoesNotExpire) {
   Enqueue({"p"}, 0, seconds(5));
   const auto tasks = Lease(1, 60);
