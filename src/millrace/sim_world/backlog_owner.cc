@@ -116,8 +116,10 @@ void BacklogOwner::Submit(std::int64_t task, backlog::NewTask row, bool listenin
 
 void BacklogOwner::PauseWork(bool paused) {
   Post([this, paused] {
+    // Nothing but the end of a pause: the manager must say by itself when there are tasks.
+    const bool resumes = paused_ && !paused;
     paused_ = paused;
-    if (!paused_) PollSoon();
+    if (resumes) PollSoon();
   });
 }
 
@@ -164,7 +166,8 @@ void BacklogOwner::PollSoon() {
 void BacklogOwner::Poll() {
   if (paused_ || stopping_ || manager_ == nullptr) return;
   const auto slots = static_cast<std::size_t>(context_.swarm.slots);
-  if (works_.size() >= slots) return;  // The end of a work polls again.
+  // The end of a work polls again; new tasks are told.
+  if (works_.size() >= slots || !manager_->HasLoaded()) return;
   for (backlog::LoadedTask& task : manager_->TakeLoaded(slots - works_.size()))
     StartWork(std::move(task));
 }
@@ -354,7 +357,7 @@ void BacklogOwner::StopOnStrand() {
 void BacklogOwner::TakeSnapshot() {
   snapshot_.reset();
   Post([this] {
-    Snapshot& snapshot = snapshot_.emplace();
+    OwnerSnapshot& snapshot = snapshot_.emplace();
     if (manager_ == nullptr) return;
     snapshot.lease_held = manager_->lease_held();
     snapshot.range_id = manager_->range_id();

@@ -30,6 +30,15 @@ struct OwnerContext {
   Log& log;
 };
 
+// What a manager says of itself, as of some moment after BacklogOwner::TakeSnapshot.
+struct OwnerSnapshot {
+  bool lease_held = false;
+  RangeId range_id;
+  std::int64_t count = 0;
+  Duration head_age = Duration::zero();
+  bool idle = false;
+};
+
 // One owner of one queue on one host: a real BacklogManager with simulated producers and workers
 // around it. It checks what the manager promises to its owner (order of levels, answers,
 // deliveries) and tells the ledger what clients see.
@@ -58,16 +67,8 @@ class BacklogOwner final : public backlog::BacklogListener,
   [[nodiscard]] bool stopping() const { return stopping_; }
   // The manager is destroyed.
   [[nodiscard]] bool gone() const { return gone_; }
-  // What the manager says of itself, as of some moment after TakeSnapshot.
-  struct Snapshot {
-    bool lease_held = false;
-    RangeId range_id;
-    std::int64_t count = 0;
-    Duration head_age = Duration::zero();
-    bool idle = false;
-  };
   void TakeSnapshot();
-  [[nodiscard]] const std::optional<Snapshot>& snapshot() const { return snapshot_; }
+  [[nodiscard]] const std::optional<OwnerSnapshot>& snapshot() const { return snapshot_; }
 
   void OnLeaseHeld() override;
   bool OnTaskLoaded(const store::TaskRow& row) override;
@@ -119,7 +120,7 @@ class BacklogOwner final : public backlog::BacklogListener,
   std::set<store::TaskKey> loaded_once_;  // Came through OnTaskLoaded.
   std::set<store::TaskKey> ended_;        // Must not be given out any more.
   std::vector<backlog::InternalSubqueueStatus> last_status_;
-  std::optional<Snapshot> snapshot_;
+  std::optional<OwnerSnapshot> snapshot_;
   bool write_open_ = false;
   std::int64_t side_value_ = 0;
 };

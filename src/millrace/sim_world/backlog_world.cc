@@ -144,7 +144,7 @@ void BacklogWorld::CheckDrained() {
   LookAtOwners();
   if (judge_.failed()) return;
   for (const OwnerPtr& owner : owners_) {
-    const BacklogOwner::Snapshot& seen = *owner->snapshot();
+    const OwnerSnapshot& seen = *owner->snapshot();
     const QueueImage* image = durable_.Image(Key(owner->queue_number()));
     if (owner->stopping() || !seen.lease_held || image == nullptr ||
         image->metadata.range_id != seen.range_id)
