@@ -97,8 +97,13 @@ class PowerLossTest : public ::testing::TestWithParam<int> {
     for (const Status& result : results) {
       ASSERT_EQ(result.ok(), ok);
       if (!ok) {
-        ASSERT_EQ(result.code(), StatusCode::kUnknownOutcome) << result;
+        ASSERT_EQ(result.code(), results[0].code()) << result;
       }
+    }
+    // Surely not applied: a background write of RocksDB met the fault first.
+    if (results[0].code() == StatusCode::kUnavailable) return;
+    if (!ok) {
+      ASSERT_EQ(results[0].code(), StatusCode::kUnknownOutcome);
     }
     if (ok && synced && config_.sync) possible_.clear();
     possible_.push_back(std::move(next));
