@@ -358,9 +358,9 @@ TEST_P(BacklogWrite, EndingWhatIsNotOutstandingChangesNothing) {
 
 // Side rows ride along, and a relaxed request costs no sync of its own.
 TEST_P(BacklogWrite, TheOwnersSideRowsRideAlong) {
+  std::vector<store::Durability> how;
   QueueOwner owner(world_, config_);
   owner.Start();
-  std::vector<store::Durability> how;
   owner.on_build = [&](store::QueueWrite& write) {
     write.side_puts.push_back({"x", std::to_string(how.size())});
     how.push_back(write.durability);
