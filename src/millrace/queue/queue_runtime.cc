@@ -25,6 +25,10 @@ bool DecodeUid(std::string_view bytes, std::uint64_t* uid) {
   return reader.Byte(&version) && version == kUidVersion && reader.Fixed64(uid) && reader.done();
 }
 
+// A reply holds at most this much payload, or one task: gRPC clients refuse messages above 4 MiB
+// unless told otherwise, and a refused reply would strand its leases.
+constexpr std::size_t kReplyBytesMax = 3u << 20;
+
 std::int64_t TotalOf(const backlog::Totals& totals, backlog::Total which) {
   return totals[static_cast<std::size_t>(which)];
 }
@@ -273,7 +277,19 @@ void QueueRuntime::OnTasksAvailable() {
 bool QueueRuntime::HasLoaded() const { return leases_.HasRoom() && manager_.HasLoaded(); }
 
 std::vector<backlog::LoadedTask> QueueRuntime::TakeLoaded(std::size_t max) {
-  return manager_.TakeLoaded(max);
+  std::vector<backlog::LoadedTask> tasks = manager_.TakeLoaded(max);
+  std::size_t bytes = 0;
+  std::size_t fit = 0;
+  while (fit < tasks.size()) {
+    bytes += tasks[fit].payload.size();
+    if (fit > 0 && bytes > kReplyBytesMax) break;
+    ++fit;
+  }
+  while (tasks.size() > fit) {
+    manager_.PutBack(std::move(tasks.back()));
+    tasks.pop_back();
+  }
+  return tasks;
 }
 
 void QueueRuntime::OnBuildWrite(store::QueueWrite& write) {

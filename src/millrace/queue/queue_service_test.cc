@@ -591,6 +591,22 @@ TEST_F(QueueServiceTest, OneBadItemDoesNotSpoilItsBatch) {
   EXPECT_EQ(tasks[1].task_id(), response.results(4).task_id());
 }
 
+TEST_F(QueueServiceTest, ALeaseReplyFitsIntoWhatClientsTake) {
+  for (int i = 0; i < 10; ++i) Enqueue({std::string(config_.payload_bytes_max, 'x')});
+  std::set<std::string> seen;
+  for (int calls = 0; calls < 5 && seen.size() < 10; ++calls) {
+    const auto ended = host_->Start("Lease", LeaseRequest(1'000, 30));
+    executor_.AdvanceBy(milliseconds(50));
+    ASSERT_TRUE(ended->done);
+    EXPECT_LE(ended->response.size(), 4u << 20);
+    v1::LeaseResponse response;
+    ASSERT_TRUE(response.ParseFromString(ended->response));
+    EXPECT_GE(response.tasks_size(), 1);
+    for (const auto& task : response.tasks()) EXPECT_TRUE(seen.insert(task.task_id()).second);
+  }
+  EXPECT_EQ(seen.size(), 10u) << "what did not fit waits for the next call";
+}
+
 TEST_F(QueueServiceTest, MalformedRequestsAreRefusedWithFields) {
   for (const char* method :
        {"Enqueue", "Lease", "Complete", "Fail", "Extend", "Release", "Peek", "Describe", "List"}) {
