@@ -38,9 +38,10 @@ class CheckersTest : public testing::Test {
     row.payload = "xx" + TaskMarker(task) + "yy";
     return row;
   }
-  void Create(std::int64_t range_id, std::int64_t id, std::int64_t task) {
+  void Create(std::int64_t range_id, std::int64_t id, std::int64_t task, WallTime expiry = {}) {
     store::QueueWrite write = Empty(range_id);
     write.creates.push_back(Row(id, task));
+    write.creates.back().expiry_time = expiry;
     Write(write);
   }
   void Delete(std::int64_t range_id, std::int64_t id) {
@@ -101,11 +102,11 @@ TEST_F(CheckersTest, DeletedThoughNobodyFinishedIt) {
 
 TEST_F(CheckersTest, ExpiryExcusesADeletionOnceItsTimeHasCome) {
   const std::int64_t early = ledger_.NewTask(WallTime{900});
-  Create(1, 1, early);
+  Create(1, 1, early, WallTime{900});
   Delete(1, 1);
   EXPECT_EQ(judge_.violation(), "");
   const std::int64_t later = ledger_.NewTask(WallTime{1'001});
-  Create(1, 2, later);
+  Create(1, 2, later, WallTime{1'001});
   Delete(1, 2);
   EXPECT_TRUE(judge_.failed());
 }
@@ -163,7 +164,7 @@ TEST_F(CheckersTest, AckLevelGoesBack) {
 }
 
 TEST_F(CheckersTest, AnIdIsUsedTwice) {
-  Create(1, 1, ledger_.NewTask(WallTime{1}));
+  Create(1, 1, ledger_.NewTask(WallTime{1}), WallTime{1});
   Delete(1, 1);
   EXPECT_FALSE(judge_.failed());
   Create(1, 1, ledger_.NewTask({}));

@@ -62,7 +62,8 @@ class LeaseChecker {
     bool used_up = false;        // A call with its token succeeded in ending it.
     bool maybe_used_up = false;  // A call with its token has an unknown outcome.
     int in_flight = 0;
-    bool superseded = false;  // The task was handed out again by the same or a later owner.
+    bool superseded = false;  // The task was handed out again by the same or a later owner,
+    int superseded_by = 0;    // last by this server.
   };
 
   [[nodiscard]] std::int64_t StoredEpoch(const store::PhysicalQueueKey& queue) const;

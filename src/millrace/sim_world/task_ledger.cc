@@ -36,8 +36,6 @@ std::int64_t TaskLedger::NewTask(WallTime expiry) {
   return static_cast<std::int64_t>(entries_.size());
 }
 
-void TaskLedger::SetExpiry(std::int64_t task, WallTime expiry) { At(task).expiry = expiry; }
-
 TaskLedger::Entry& TaskLedger::At(std::int64_t task) {
   MR_CHECK(task > 0 && task <= static_cast<std::int64_t>(entries_.size()));
   return entries_[static_cast<std::size_t>(task - 1)];
@@ -143,6 +141,11 @@ void TaskLedger::Stored(const store::TaskRow& row) {
     return;
   }
   Entry& entry = At(*task);
+  judge_.Expect(entry.stored_ever || entry.expiry.is_set() == row.expiry_time.is_set(),
+                [&] { return Task(*task) + " was stored with a wrong expiry"; });
+  // The server's clock may have jumped since the client asked; and a task that was leased may not
+  // expire any more.
+  entry.expiry = row.expiry_time;
   ++entry.rows;
   entry.stored_ever = true;
   judge_.Expect(entry.accept != Told::kNo,
@@ -165,8 +168,12 @@ void TaskLedger::Removed(const store::TaskRow& row) {
   if (entry.rows > 0) return;
   entry.gone = true;
   if (entry.finish_asked > 0) return;
-  judge_.Expect(Expired(entry),
-                [&] { return Task(*task) + " was deleted though nobody finished it"; });
+  judge_.Expect(Expired(entry), [&] {
+    return Task(*task) + " was deleted though nobody finished it" +
+           (entry.expiry.is_set() ? ", " + std::to_string((entry.expiry - wall_max_()).count()) +
+                                        " ns before it expires"
+                                  : std::string());
+  });
   entry.dropped = true;
   coverage_.Reach("task dropped by expiry");
 }

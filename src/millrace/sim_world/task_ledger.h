@@ -43,7 +43,6 @@ class TaskLedger final : public StoreWatcher {
 
   // A client is about to hand a task over; returns its number. expiry not set = never.
   std::int64_t NewTask(WallTime expiry);
-  void SetExpiry(std::int64_t task, WallTime expiry);
 
   // What the client was told. None of them = it never heard.
   void Accepted(std::int64_t task);
