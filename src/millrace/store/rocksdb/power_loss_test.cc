@@ -131,7 +131,9 @@ class PowerLossTest : public ::testing::TestWithParam<int> {
         CommitGroup();
         if (HasFatalFailure()) return;
       }
-      if (random_.Chance(1, 2)) {
+      // Without syncs nothing is promised when the disk fails first and the power next: a log that
+      // could not be synced may be cut, and a later one not.
+      if (config_.sync && random_.Chance(1, 2)) {
         if (random_.Chance(1, 2)) {
           file_system_.FailSyncs(rocksdb::IOStatus::IOError("sync"));
         } else {
