@@ -42,8 +42,10 @@ QueueCountsView CountsFrom(const backlog::Totals& totals, std::int64_t leased) {
   counts.dead = TotalOf(totals, backlog::Total::kDead);
   counts.dropped = TotalOf(totals, backlog::Total::kDroppedExpired) +
                    TotalOf(totals, backlog::Total::kDroppedInvalid);
-  counts.leased = leased;
-  counts.waiting = counts.accepted - counts.done - counts.dead - counts.dropped - leased;
+  const std::int64_t stored = counts.accepted - counts.done - counts.dead - counts.dropped;
+  // An owner that was overtaken and does not know it yet may have found leases of the next one.
+  counts.leased = std::min(leased, stored);
+  counts.waiting = stored - counts.leased;
   return counts;
 }
 

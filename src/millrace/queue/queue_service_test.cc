@@ -714,5 +714,15 @@ TEST_F(QueueServiceTest, StopAnswersEveryWaitingCall) {
   Restart();
 }
 
+TEST(CountsTest, NeverShowMoreLeasesThanStoredTasks) {
+  backlog::Totals totals{};
+  backlog::At(totals, backlog::Total::kAccepted) = 4;
+  backlog::At(totals, backlog::Total::kDone) = 2;
+  backlog::At(totals, backlog::Total::kDroppedExpired) = 1;
+  EXPECT_EQ(CountsFrom(totals, 0).waiting, 1);
+  EXPECT_EQ(CountsFrom(totals, 2).leased, 1);
+  EXPECT_EQ(CountsFrom(totals, 2).waiting, 0);
+}
+
 }  // namespace
 }  // namespace millrace::queue
