@@ -265,7 +265,7 @@ void LeaseChecker::OnDescribeAnswered(const rpc::RpcStatus& status, const std::s
                 [] { return "the counts of Describe do not add up"; });
   judge_.Expect(c.accepted() >= 0 && c.done() >= 0 && c.waiting() >= 0 && c.leased() >= 0 &&
                     c.dead() >= 0 && c.dropped() >= 0,
-                [] { return "Describe shows a negative count"; });
+                [&] { return "Describe shows a negative count: " + c.ShortDebugString(); });
 }
 
 }  // namespace millrace::sim

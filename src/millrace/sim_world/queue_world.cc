@@ -424,23 +424,27 @@ void QueueWorld::CheckDrained() {
     std::int64_t open = 0;
   };
   auto sum = std::make_shared<Sum>();
+  const Reply on_reply = [sum](bool answered, const rpc::RpcStatus& status,
+                               const std::string& response) {
+    v1::DescribeResponse reply;
+    // A queue that was never used is not found, and counts nothing.
+    if (answered && (status.ok() || status.code == rpc::Code::kNotFound)) ++sum->answers;
+    if (!answered || !status.ok() || !reply.ParseFromString(response)) return;
+    const v1::QueueCounts& c = reply.queue().counts();
+    sum->accepted += c.accepted();
+    sum->ended += c.done() + c.dead() + c.dropped();
+    sum->open += c.waiting() + c.leased();
+  };
+  // One after the other; a queue may be on its way out or in, which is told by an error.
   for (int queue = 0; queue < swarm_.queues; ++queue) {
-    const ServerPtr server = ServerOn(static_cast<std::size_t>(queue) % hosts_.size());
-    judge_.Expect(server != nullptr, [] { return "a server is down though the faults ended"; });
-    if (server == nullptr) return;
-    Describe(queue, server,
-             [sum](bool answered, const rpc::RpcStatus& status, const std::string& response) {
-               v1::DescribeResponse reply;
-               // A queue that was never used is not found, and counts nothing.
-               if (answered && (status.ok() || status.code == rpc::Code::kNotFound)) ++sum->answers;
-               if (!answered || !status.ok() || !reply.ParseFromString(response)) return;
-               const v1::QueueCounts& c = reply.queue().counts();
-               sum->accepted += c.accepted();
-               sum->ended += c.done() + c.dead() + c.dropped();
-               sum->open += c.waiting() + c.leased();
-             });
+    for (int tries = 0; tries < 10 && sum->answers == queue && !judge_.failed(); ++tries) {
+      const ServerPtr server = ServerOn(static_cast<std::size_t>(queue) % hosts_.size());
+      judge_.Expect(server != nullptr, [] { return "a server is down though the faults ended"; });
+      if (server == nullptr) return;
+      Describe(queue, server, on_reply);
+      (void)RunSteps([sum, queue] { return sum->answers > queue; }, seconds(2));
+    }
   }
-  (void)RunSteps([this, sum] { return sum->answers == swarm_.queues; }, seconds(30));
   if (judge_.failed()) return;
   const TaskLedger::Counts counts = ledger_.counts();
   judge_.Expect(sum->answers == swarm_.queues,
