@@ -74,7 +74,10 @@ class Matcher {
   // Answers every poller with `status`, later ones too.
   void Close(const Status& status);
 
-  [[nodiscard]] std::size_t pollers() const { return pollers_.size(); }
+  [[nodiscard]] std::size_t pollers() const {
+    strand_.AssertCurrent();
+    return pollers_.size();
+  }
   // Tasks handed to pollers that waited for them, and to pollers that found them waiting.
   [[nodiscard]] std::int64_t sync_matches() const { return sync_matches_; }
   [[nodiscard]] std::int64_t backlog_matches() const { return backlog_matches_; }

@@ -348,6 +348,7 @@ void LeaseBook::OnDecided(const std::vector<store::TaskKey>& tasks, bool applied
 }
 
 void LeaseBook::EndLease(TaskId task) {
+  strand_.AssertCurrent();
   Lease* lease = table_.Find(task);
   journal_.Forget(*lease);
   table_.Remove(task);
@@ -355,16 +356,21 @@ void LeaseBook::EndLease(TaskId task) {
 }
 
 void LeaseBook::Reactivate(Lease& lease) {
+  strand_.AssertCurrent();
   table_.SetState(lease, LeaseState::kActive);
   // It was left out of the journal while it seemed to end.
   if (lease.chunk == 0) journal_.Remember(lease);
 }
 
 void LeaseBook::BuildWrite(store::QueueWrite& write) {
+  strand_.AssertCurrent();
   journal_.BuildWrite(table_, strand_.clock().Now(), strand_.clock().WallNow(), write);
 }
 
-void LeaseBook::WriteEnded(bool applied) { journal_.WriteEnded(table_, applied); }
+void LeaseBook::WriteEnded(bool applied) {
+  strand_.AssertCurrent();
+  journal_.WriteEnded(table_, applied);
+}
 
 void LeaseBook::ArmTimer() {
   strand_.AssertCurrent();
@@ -412,6 +418,7 @@ void LeaseBook::StartExpiring(Lease& lease) {
                  retry_.push_back(task);
                  if (!stopped_ && !retry_timer_.armed()) {
                    retry_timer_.Arm(strand_.clock().Now() + kExpiryRetryWait, [this] {
+                     strand_.AssertCurrent();
                      for (const TaskId again : std::exchange(retry_, {})) {
                        Lease* expired = table_.Find(again);
                        if (expired != nullptr && expired->state == LeaseState::kExpiring)

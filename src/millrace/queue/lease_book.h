@@ -67,7 +67,10 @@ class LeaseBook {
   void Recover(store::StatusCallback done);
   void SetQueueUid(std::uint64_t uid) { queue_uid_ = uid; }
 
-  [[nodiscard]] bool HasRoom() const { return table_.size() < config_.leases_max; }
+  [[nodiscard]] bool HasRoom() const {
+    strand_.AssertCurrent();
+    return table_.size() < config_.leases_max;
+  }
   // Leases a task just taken from the backlog; returns its token.
   std::string Grant(const store::TaskKey& task, Duration duration, const std::string& worker_id);
 
@@ -78,8 +81,14 @@ class LeaseBook {
   std::vector<QueueError> Extend(const std::vector<std::string>& tokens, Duration duration);
 
   // True when the task is leased: the reader must not hand it out.
-  [[nodiscard]] bool Holds(TaskId task) const { return table_.Find(task) != nullptr; }
-  [[nodiscard]] const Lease* Find(TaskId task) const { return table_.Find(task); }
+  [[nodiscard]] bool Holds(TaskId task) const {
+    strand_.AssertCurrent();
+    return table_.Find(task) != nullptr;
+  }
+  [[nodiscard]] const Lease* Find(TaskId task) const {
+    strand_.AssertCurrent();
+    return table_.Find(task);
+  }
 
   void BuildWrite(store::QueueWrite& write);
   void WriteEnded(bool applied);
@@ -87,7 +96,10 @@ class LeaseBook {
   // No timer runs afterwards and nothing new is started; calls in flight still end.
   void Stop();
 
-  [[nodiscard]] std::size_t size() const { return table_.size(); }
+  [[nodiscard]] std::size_t size() const {
+    strand_.AssertCurrent();
+    return table_.size();
+  }
   [[nodiscard]] const LeaseCounts& counts() const { return counts_; }
 
  private:

@@ -152,6 +152,7 @@ void QueueRuntime::Run(ReadyCallback op) {
 }
 
 void QueueRuntime::FailHeld(const Status& status) {
+  strand_.AssertCurrent();
   held_timer_.Cancel();
   for (ReadyCallback& op : std::exchange(held_, {})) op(status);
 }
