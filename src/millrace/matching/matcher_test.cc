@@ -84,7 +84,7 @@ TEST_F(MatcherTest, APollerTakesWhatIsThereUpToItsMaximum) {
   const auto answer = Poll(2, seconds(10));
   EXPECT_EQ(answer->ids, (Ids{1, 2}));
   EXPECT_EQ(matcher_->backlog_matches(), 2);
-  EXPECT_EQ(matcher_->pollers(), 0u);
+  OnStrand([this] { EXPECT_EQ(matcher_->pollers(), 0u); });
 }
 
 TEST_F(MatcherTest, FirstComeFirstServed) {

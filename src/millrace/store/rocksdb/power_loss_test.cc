@@ -105,7 +105,7 @@ class PowerLossTest : public ::testing::TestWithParam<int> {
     if (!ok) {
       ASSERT_EQ(results[0].code(), StatusCode::kUnknownOutcome);
     }
-    if (ok && synced && config_.sync) possible_.clear();
+    if (ok && synced) possible_.clear();
     possible_.push_back(std::move(next));
   }
 
@@ -131,9 +131,7 @@ class PowerLossTest : public ::testing::TestWithParam<int> {
         CommitGroup();
         if (HasFatalFailure()) return;
       }
-      // Without syncs nothing is promised when the disk fails first and the power next: a log that
-      // could not be synced may be cut, and a later one not.
-      if (config_.sync && random_.Chance(1, 2)) {
+      if (random_.Chance(1, 2)) {
         if (random_.Chance(1, 2)) {
           file_system_.FailSyncs(rocksdb::IOStatus::IOError("sync"));
         } else {
@@ -161,11 +159,6 @@ class PowerLossTest : public ::testing::TestWithParam<int> {
 };
 
 TEST_P(PowerLossTest, AcknowledgedIsStillThere) { Run(); }
-
-TEST_P(PowerLossTest, RelaxedModeKeepsAPrefix) {
-  config_.sync = false;
-  Run();
-}
 
 // MILLRACE_SEEDS asks for more of them.
 int Seeds() {
