@@ -134,9 +134,11 @@ void SimStore::Apply(Call& call) {
       if (call.fault.kind == FaultKind::kReplyLost) call.Run(durable_);
       if (call.fault.kind == FaultKind::kAppliedLate) {
         // On its way whatever becomes of this host, so it holds nothing of it.
-        network_.PostAt(
-            network_.clock().Now() + call.fault.after + call.fault.late_by,
-            [effect = call.TakeEffect(), durable = &durable_]() mutable { effect(*durable); });
+        network_.PostAt(network_.clock().Now() + call.fault.after + call.fault.late_by,
+                        [effect = call.TakeEffect(), durable = &durable_, now = incarnation_,
+                         then = *incarnation_]() mutable {
+                          if (*now == then) effect(*durable);
+                        });
       }
       call.SetResult(Status(StatusCode::kUnknownOutcome, "simulated: no reply"));
       break;

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "millrace/base/time.h"
 #include "millrace/exec/executor.h"
@@ -51,6 +52,12 @@ class SimStore final : public store::AsyncTaskStore {
                    exec::Strand& strand, store::StatusCallback done) override;
   Status Health() override { return durable_.Health(); }
 
+  // Late writes sent from now on are lost when `*incarnation` changes: a store that restarts
+  // forgets what was on its way to it.
+  void set_incarnation(std::shared_ptr<const std::uint64_t> incarnation) {
+    incarnation_ = std::move(incarnation);
+  }
+
   // The host dies. Of each queue's writes that had not reached the store, the first few may still
   // do so (as `random` says), the rest never will; what was to be answered is answered with
   // kUnknownOutcome (reads: kUnavailable), and every later call with kUnavailable, so that the dead
@@ -82,6 +89,7 @@ class SimStore final : public store::AsyncTaskStore {
   store::TaskStore& durable_;
   FaultPlan& plan_;
   store::StoreTraits traits_;
+  std::shared_ptr<const std::uint64_t> incarnation_ = std::make_shared<const std::uint64_t>(0);
   bool crashed_ = false;
   std::uint64_t last_call_ = 0;
   std::map<std::uint64_t, std::unique_ptr<Call>> calls_;

@@ -136,6 +136,19 @@ TEST_F(SimStoreTest, ALateWriteIsFencedByANewRangeId) {
   EXPECT_TRUE(StoredIds().empty());
 }
 
+TEST_F(SimStoreTest, ALateWriteDoesNotSurviveARestartOfTheStore) {
+  const auto incarnation = std::make_shared<std::uint64_t>(1);
+  NthFault plan(0, FaultKind::kAppliedLate);
+  SimStore store(network_, durable_, plan);
+  store.set_incarnation(incarnation);
+  const auto late = Commit(store, CreateWrite(1, 5));
+  scheduler_.RunReady();
+  EXPECT_EQ((*late)->code(), StatusCode::kUnknownOutcome);
+  ++*incarnation;
+  EXPECT_TRUE(scheduler_.RunUntilQuiet(seconds(5)));
+  EXPECT_TRUE(StoredIds().empty());
+}
+
 TEST_F(SimStoreTest, ReadsHaveNoUnknownOutcome) {
   for (const FaultKind kind :
        {FaultKind::kReplyLost, FaultKind::kNotApplied, FaultKind::kAppliedLate}) {

@@ -204,6 +204,7 @@ void World::JumpClock(std::size_t host) {
 void World::LosePower() {
   coverage_.Reach("act power loss");
   for (std::size_t i = 0; i < hosts_.size(); ++i) CrashHost(i);
+  ++*store_incarnation_;
   durable_.LosePower();
 }
 
@@ -211,6 +212,7 @@ void World::StartHost(std::size_t host) {
   hosts_[host] = std::make_shared<SimHost>(
       scheduler_, network_, durable_, traced_faults_, static_cast<int>(host), ++lives_[host],
       swarm_.loops_per_host, swarm_.timer_delay_max, wall_offsets_[host]);
+  hosts_[host]->store.set_incarnation(store_incarnation_);
   OnHostStarted(host);
 }
 

@@ -109,6 +109,8 @@ class World {
   std::vector<int> lives_;
   WallTime wall_max_;
   int takeovers_ = 0;
+  // Counts power failures of the store.
+  const std::shared_ptr<std::uint64_t> store_incarnation_ = std::make_shared<std::uint64_t>(0);
 };
 
 }  // namespace millrace::sim
