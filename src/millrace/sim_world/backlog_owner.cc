@@ -139,7 +139,7 @@ bool BacklogOwner::OnTaskLoaded(const store::TaskRow& row) {
   context_.judge.Expect(!ended_.contains(row.key) && !works_.contains(row.key), [&] {
     return "row " + Name(row.key) + " loaded though this owner had it already";
   });
-  if (stopping_ || !context_.scheduler.random().Chance(1, 10)) return false;
+  if (stopping_ || paused_ || !context_.scheduler.random().Chance(1, 10)) return false;
   context_.coverage.Reach("task claimed while loading");
   // Not inside the manager's call.
   strand_.Post([self = shared_from_this(), row]() mutable {

@@ -231,7 +231,15 @@ std::vector<std::size_t> World::HostsUp() const {
 
 bool World::Drained() const {
   for (const auto& [queue, image] : durable_.images()) {
-    if (swarm_.backlog.delete_on_finish && !image.rows.empty()) return false;
+    for (const auto& [key, row] : image.rows) {
+      // Without delete_on_finish rows behind the ack level wait for their deletion; those above it
+      // will be handed out, again if an earlier owner finished them.
+      const auto subqueue = static_cast<std::size_t>(key.subqueue);
+      if (swarm_.backlog.delete_on_finish || subqueue >= image.metadata.subqueues.size() ||
+          key.level > image.metadata.subqueues[subqueue].ack_level) {
+        return false;
+      }
+    }
   }
   return ledger_.Unfinished(1).empty();
 }
