@@ -59,6 +59,18 @@ TEST(LeaseTable, TimeCountsOnlyWhileActive) {
   EXPECT_EQ(table.NextDeadline(), Instant::Max());
 }
 
+// A token that begins with '-' would be a flag to a command line.
+TEST(LeaseToken, BeginsWithTheFormatWhateverTheQueueUidIs) {
+  for (std::uint64_t top = 0; top < 256; ++top) {
+    const std::string bytes = EncodeLeaseToken(
+        {.queue_uid = top << 56, .epoch = RangeId{1}, .counter = 1, .task = TaskId{1}});
+    EXPECT_EQ(bytes.front(), '\x01');
+    std::string other = bytes;
+    other.front() = static_cast<char>(top);
+    EXPECT_EQ(DecodeLeaseToken(other).has_value(), top == 1);
+  }
+}
+
 TEST(LeaseToken, RoundTripsAndRefusesEveryOtherLength) {
   const LeaseToken token = {
       .queue_uid = 0xFEDCBA9876543210, .epoch = RangeId{5}, .counter = 1, .task = TaskId{1 << 20}};

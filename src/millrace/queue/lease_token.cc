@@ -3,10 +3,14 @@
 #include "millrace/queue/bytes.h"
 
 namespace millrace::queue {
+namespace {
+constexpr char kFormat = 1;  // Below 4: base64 then begins with 'A'.
+}  // namespace
 
 std::string EncodeLeaseToken(const LeaseToken& token) {
   std::string out;
   out.reserve(kLeaseTokenBytes);
+  out.push_back(kFormat);
   AppendFixed64(out, token.queue_uid);
   AppendFixed64(out, static_cast<std::uint64_t>(token.epoch.value));
   AppendFixed64(out, token.counter);
@@ -15,8 +19,8 @@ std::string EncodeLeaseToken(const LeaseToken& token) {
 }
 
 std::optional<LeaseToken> DecodeLeaseToken(std::string_view bytes) {
-  if (bytes.size() != kLeaseTokenBytes) return std::nullopt;
-  ByteReader reader(bytes);
+  if (bytes.size() != kLeaseTokenBytes || bytes.front() != kFormat) return std::nullopt;
+  ByteReader reader(bytes.substr(1));
   LeaseToken token;
   std::uint64_t epoch = 0;
   std::uint64_t task = 0;

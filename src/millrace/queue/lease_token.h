@@ -21,9 +21,10 @@ struct LeaseToken {
   friend bool operator==(const LeaseToken&, const LeaseToken&) = default;
 };
 
-inline constexpr std::size_t kLeaseTokenBytes = 32;
+inline constexpr std::size_t kLeaseTokenBytes = 33;
 
-// Four big-endian 64-bit numbers.
+// The format's number (one byte), then four big-endian 64-bit numbers. As base64url text that is 44
+// characters without padding, the first always 'A', so that a shell never takes a token for a flag.
 std::string EncodeLeaseToken(const LeaseToken& token);
 // Nothing when the bytes were never a token.
 std::optional<LeaseToken> DecodeLeaseToken(std::string_view bytes);

@@ -638,16 +638,22 @@ TEST_F(QueueServiceTest, TokensOfOtherQueuesAndRandomBytesChangeNothing) {
   const auto foreign = Call<v1::LeaseResponse>("Lease", lease);
   ASSERT_EQ(foreign.tasks_size(), 1);
   EXPECT_EQ(Complete(foreign.tasks(0).lease_token()), "LEASE_LOST");
-  for (std::size_t i = 0; i < token.size(); ++i) {
+  for (std::size_t i = 1; i < token.size(); ++i) {
     std::string bent = token;
     bent[i] = static_cast<char>(bent[i] ^ 1);
     EXPECT_EQ(Complete(bent), "LEASE_LOST") << i;
   }
+  std::string other_format = token;
+  other_format.front() = 2;
   v1::CompleteRequest request;
   request.set_queue("q");
   request.add_lease_tokens("short");
-  EXPECT_EQ(Call<v1::CompleteResponse>("Complete", request).results(0).error().code(),
-            static_cast<int>(rpc::Code::kInvalidArgument));
+  request.add_lease_tokens(other_format);
+  const auto refused = Call<v1::CompleteResponse>("Complete", request);
+  ASSERT_EQ(refused.results_size(), 2);
+  for (const v1::ItemResult& result : refused.results()) {
+    EXPECT_EQ(result.error().code(), static_cast<int>(rpc::Code::kInvalidArgument));
+  }
   EXPECT_EQ(Complete(token), "");
 }
 
