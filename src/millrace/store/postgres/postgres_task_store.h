@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "millrace/base/mutex.h"
+#include "millrace/base/status.h"
+#include "millrace/store/postgres/pg_pool.h"
+#include "millrace/store/postgres/pg_statements.h"
+#include "millrace/store/postgres/pg_write_group.h"
+#include "millrace/store/postgres/row_layout.h"
+#include "millrace/store/task_store.h"
+
+namespace millrace::store {
+
+// TaskStore in the tables that Temporal's matching service uses, plus a few of our own. Several
+// processes may share a database: a queue belongs to whoever wrote its range id last.
+//
+// The waiting writes of all queues are one statement in one transaction: one round trip, one
+// commit. A write whose condition fails is left out by the statement itself. When another session
+// sits on one queue's row for longer than lock_timeout, the group goes again without that queue;
+// when the server refuses the group for a reason that lies in a row, its writes go one by one.
+//
+// Thread: any. Commits take turns; reads overlap.
+// Bounds: the pool's; a write waits for its turn as long as the ones before it take.
+// Fails: kUnavailable: surely not applied (refused, aborted, never sent, pool says no).
+//   kUnknownOutcome: the connection was lost between the sending of a group and its answer.
+//   DeleteQueue: the same.
+// Invariants: a synced write reported ok was committed with synchronous_commit at least as strong
+// as the server's default, never off.
+class PostgresTaskStore final : public TaskStore {
+ public:
+  // Both outlive the store. The schema must be there (schema.h).
+  PostgresTaskStore(PgPool& pool, const RowLayout& layout);
+
+  [[nodiscard]] StoreTraits traits() const override {
+    return {.exclusive = false, .counts_deletes = true};
+  }
+  std::vector<Status> Commit(std::span<const QueueWrite> writes) override;
+  Result<QueueMetadata> ReadMetadata(const PhysicalQueueKey& queue) override;
+  Result<TaskPage> ReadTasks(const PhysicalQueueKey& queue, Subqueue subqueue, TaskLevel from,
+                             TaskLevel through, std::size_t limit, std::size_t max_bytes) override;
+  Result<std::optional<std::int64_t>> DeleteTasksThrough(const PhysicalQueueKey& queue,
+                                                         Subqueue subqueue, TaskLevel through,
+                                                         std::size_t limit) override;
+  Result<SidePage> ReadSideRows(const PhysicalQueueKey& queue, std::string_view prefix,
+                                std::string_view after, std::size_t limit) override;
+  Result<QueuePage> ListQueues(std::string_view page_token, std::size_t limit) override;
+  Status DeleteQueue(const PhysicalQueueKey& queue, RangeId expected_range_id) override;
+  Status Health() override { return pool_.Health(); }
+
+ private:
+  struct Sent {
+    Status status;
+    std::string sqlstate;
+    // By number in the round, from 0: the stored range id of those that did not pass.
+    std::vector<std::optional<std::int64_t>> stored_instead;
+  };
+
+  void CommitRound(const PgWriteGroup::Round& round, std::span<const QueueWrite> writes,
+                   std::vector<Status>& results) MR_REQUIRES(write_turn_);
+  // With what another try can cure cured.
+  Sent SendCuring(const PgWriteGroup::Round& round, PgStatements::CommitShape& shape)
+      MR_REQUIRES(write_turn_);
+  Sent Send(const PgWriteGroup::Round& round, PgStatements::CommitShape shape)
+      MR_REQUIRES(write_turn_);
+  // A read, or anything else that may be repeated.
+  Result<PgRows> Ask(const PgStatement& statement, const PgParams& params);
+
+  PgPool& pool_;
+  const RowLayout& layout_;
+  const PgStatements statements_;
+
+  Mutex write_turn_;
+  PgWriteGroup group_ MR_GUARDED_BY(write_turn_);
+};
+
+}  // namespace millrace::store
