@@ -73,8 +73,9 @@ class Server:
     """
 
     def __init__(self, folder: pathlib.Path, *flags: str, binary: pathlib.Path | None = None,
-                 data_dir: pathlib.Path | None = None):
+                 data_dir: pathlib.Path | None = None, environment: dict[str, str] | None = None):
         self.folder = folder
+        self.environment = environment or {}
         self.data_dir = data_dir or folder / "data"
         self.log_file = folder / "server.log"
         self.flags = list(flags)
@@ -85,6 +86,10 @@ class Server:
         self._ready_file = folder / "ready.json"
         self._process: subprocess.Popen[bytes] | None = None
         self._logger = threading.Thread()
+
+    @property
+    def binary(self) -> pathlib.Path:
+        return self._binary
 
     @property
     def pid(self) -> int:
@@ -122,7 +127,7 @@ class Server:
         begin = self.log_file.stat().st_size if self.log_file.exists() else 0
         self._process = subprocess.Popen(
             self.command(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env=clean_environment(), restore_signals=False)
+            env={**clean_environment(), **self.environment}, restore_signals=False)
         # restore_signals: a write beyond limit_files is an error then, not a signal that ends the process. (No
         # preexec_fn: it would fork with gRPC's threads around.)
         # Through a pipe, as limits on files must not reach the log.
