@@ -6,16 +6,60 @@
 
 #include "millrace/base/check.h"
 #include "millrace/rpc/client_channel.h"
+#include "millrace/rpc/gzip.h"
 
 namespace millrace::rpc {
 namespace {
 
+// A message as it will be sent. Packed on the caller's thread, not the loop's.
+OutgoingMessage Outgoing(std::string message, bool gzip) {
+  // Nothing is not made smaller.
+  if (!gzip || message.empty()) return {std::move(message), false};
+  return {Gzip(message), true};
+}
+
+// Every request goes to the loop by a post, so that they arrive in the order they were made.
+class StreamHandle final : public ClientStream {
+ public:
+  StreamHandle(exec::EventLoop& loop, std::shared_ptr<ClientChannel> core, Channel::CallId id,
+               bool gzip)
+      : loop_(loop), core_(std::move(core)), id_(id), gzip_(gzip) {}
+  ~StreamHandle() override { Cancel(); }
+
+  void ReadHeaders(HeadersCallback done) override {
+    loop_.Post([core = core_, id = id_, done = std::move(done)]() mutable {
+      core->ReadHeaders(id, std::move(done));
+    });
+  }
+  void Read(ReadCallback done) override {
+    loop_.Post([core = core_, id = id_, done = std::move(done)]() mutable {
+      core->Read(id, std::move(done));
+    });
+  }
+  void Write(std::string message, WriteCallback done) override {
+    loop_.Post([core = core_, id = id_, message = Outgoing(std::move(message), gzip_),
+                done = std::move(done)]() mutable {
+      core->Write(id, std::move(message), std::move(done));
+    });
+  }
+  void WritesDone() override {
+    loop_.Post([core = core_, id = id_] { core->WritesDone(id); });
+  }
+  void Cancel() override {
+    loop_.Post([core = core_, id = id_] { core->Cancel(id); });
+  }
+
+ private:
+  exec::EventLoop& loop_;
+  const std::shared_ptr<ClientChannel> core_;
+  const Channel::CallId id_;
+  const bool gzip_;
+};
+
 class ChannelImpl final : public Channel {
  public:
   ChannelImpl(exec::EventLoop& loop, ChannelOptions options)
-      : loop_(loop),
-        message_bytes_max_(options.receive_message_bytes_max),
-        core_(std::make_shared<ClientChannel>(loop, std::move(options))) {}
+      : loop_(loop), core_(std::make_shared<ClientChannel>(loop, std::move(options))) {}
 
   ~ChannelImpl() override {
     if (loop_.InLoopThread()) {
@@ -37,20 +81,21 @@ class ChannelImpl final : public Channel {
 
   CallId Call(std::string_view method, std::string request, CallOptions options,
               UniqueFunction<void(CallResult)> done) override {
-    auto call = std::make_unique<ClientCall>(message_bytes_max_);
-    const CallId id = last_id_.fetch_add(1, std::memory_order_relaxed) + 1;
-    call->id = id;
-    call->method = method;
-    call->request = std::move(request);
-    call->options = std::move(options);
-    call->done = std::move(done);
-    if (loop_.InLoopThread()) {
-      core_->Start(std::move(call));
-    } else {
-      loop_.Post(
-          [core = core_, call = std::move(call)]() mutable { core->Start(std::move(call)); });
-    }
+    auto call = NewCall(method, std::move(options), std::move(done));
+    const CallId id = call->id;
+    call->writer.Begin(Outgoing(std::move(request), call->options.gzip));
+    Start(std::move(call));
     return id;
+  }
+
+  std::unique_ptr<ClientStream> Stream(std::string_view method, CallOptions options,
+                                       UniqueFunction<void(CallResult)> done) override {
+    const bool gzip = options.gzip;
+    auto call = NewCall(method, std::move(options), std::move(done));
+    call->stream = std::make_unique<ClientStreamState>(loop_);
+    auto handle = std::make_unique<StreamHandle>(loop_, core_, call->id, gzip);
+    loop_.Post([core = core_, call = std::move(call)]() mutable { core->Start(std::move(call)); });
+    return handle;
   }
 
   void Cancel(CallId call) override {
@@ -62,8 +107,26 @@ class ChannelImpl final : public Channel {
   }
 
  private:
+  std::unique_ptr<ClientCall> NewCall(std::string_view method, CallOptions options,
+                                      UniqueFunction<void(CallResult)> done) {
+    auto call = std::make_unique<ClientCall>();
+    call->id = last_id_.fetch_add(1, std::memory_order_relaxed) + 1;
+    call->method = method;
+    call->options = std::move(options);
+    call->done = std::move(done);
+    return call;
+  }
+
+  void Start(std::unique_ptr<ClientCall> call) {
+    if (loop_.InLoopThread()) {
+      core_->Start(std::move(call));
+    } else {
+      loop_.Post(
+          [core = core_, call = std::move(call)]() mutable { core->Start(std::move(call)); });
+    }
+  }
+
   exec::EventLoop& loop_;
-  const std::size_t message_bytes_max_;
   std::shared_ptr<ClientChannel> core_;
   std::atomic<CallId> last_id_ = 0;
 };

@@ -8,6 +8,7 @@
 #include "millrace/base/function.h"
 #include "millrace/base/time.h"
 #include "millrace/exec/event_loop.h"
+#include "millrace/rpc/client_stream.h"
 #include "millrace/rpc/service.h"
 #include "millrace/rpc/status.h"
 
@@ -28,11 +29,13 @@ struct CallOptions {
   // Wait for a connection until the deadline instead of failing with UNAVAILABLE when connecting
   // fails.
   bool wait_for_ready = false;
+  // Compress request messages. Compressed replies are taken either way.
+  bool gzip = false;
 };
 
 struct CallResult {
   RpcStatus status;
-  std::string response;  // Serialized message; empty unless ok.
+  std::string response;  // Serialized message; empty unless ok, and for streams.
   Metadata headers;
   Metadata trailers;
   bool never_sent = false;  // It failed, and surely no byte of it reached a server.
@@ -46,7 +49,7 @@ struct CallResult {
 // as given; whoever makes calls bounds them. Fails: UNAVAILABLE no connection or lost before the
 // reply; DEADLINE_EXCEEDED; CANCELLED by Cancel or destruction. A call that surely did not reach
 // the server's handlers (refused stream, GOAWAY below its id) is sent again on another connection
-// by itself; no other call ever is.
+// by itself; no other call ever is, and no stream that has sent more than 64 KiB.
 class Channel {
  public:
   using CallId = std::uint64_t;
@@ -56,6 +59,11 @@ class Channel {
 
   virtual CallId Call(std::string_view method, std::string request, CallOptions options,
                       UniqueFunction<void(CallResult)> done) = 0;
+  // Begins a call with many messages. `done` runs once all messages that came before the status
+  // were read, or at once when this side ends the call (deadline, cancelling, dropping the stream).
+  virtual std::unique_ptr<ClientStream> Stream(std::string_view method, CallOptions options,
+                                               UniqueFunction<void(CallResult)> done) = 0;
+
   // `done` then runs with CANCELLED soon, unless the call has just ended. Unknown ids are ignored.
   virtual void Cancel(CallId call) = 0;
 };

@@ -1,47 +1,67 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "millrace/base/function.h"
-#include "millrace/base/time.h"
 #include "millrace/exec/event_loop.h"
 #include "millrace/rpc/channel.h"
-#include "millrace/rpc/message_reader.h"
+#include "millrace/rpc/message_writer.h"
+#include "millrace/rpc/reply_reader.h"
+#include "millrace/rpc/stream_inbox.h"
+#include "millrace/rpc/stream_outbox.h"
 
 namespace millrace::rpc {
 
 class ClientConnection;
 
+// What only an outgoing call with many messages needs. Thread: the channel's loop.
+struct ClientStreamState {
+  explicit ClientStreamState(exec::Executor& loop) : inbox(loop), outbox(loop) {}
+
+  StreamInbox inbox;
+  StreamOutbox outbox;
+  ClientStream::HeadersCallback headers_reader;
+  bool writes_done = false;
+  bool deferred = false;  // nghttp2 waits to be told of more data.
+  bool decided = false;   // The result is in place and waits for the messages to be read.
+  // Messages that left, as long as the call may have to be sent again.
+  std::deque<OutgoingMessage> sent;
+  std::size_t sent_bytes = 0;
+  bool repeatable = true;
+};
+
 // One outgoing call, waiting for a connection or on one. Thread: the channel's loop.
 struct ClientCall {
-  explicit ClientCall(std::size_t message_bytes_max) : reader(message_bytes_max) {}
-
   Channel::CallId id = 0;
   std::string method;
-  std::string request;
-  std::array<char, kMessagePrefixBytes> prefix{};
+  MessageWriter writer;                       // A unary call's request stays in it.
+  std::unique_ptr<ClientStreamState> stream;  // Null = unary.
   CallOptions options;
   UniqueFunction<void(CallResult)> done;
   exec::TimerId deadline_timer = 0;
   int attempts = 0;
+  CallResult result;
 
   // --- This attempt.
   ClientConnection* connection = nullptr;  // Null while it waits for one.
   std::int32_t stream_id = 0;
-  std::size_t request_sent = 0;
   bool headers_sent = false;  // From here on the server may know of it.
-  MessageReader reader;
-  CallResult result;
-  std::size_t header_bytes = 0;
-  int http_status = 0;
-  bool is_grpc = false;
-  bool has_status = false;
-  bool has_message = false;
-  bool gzip = false;
-  RpcStatus failure;  // Found while reading; not ok = the stream was reset because of it.
+  std::optional<ReplyReader> reply;
+
+  // The request's last byte was produced.
+  [[nodiscard]] bool request_ended() const;
+  // Gives the next message to the writer. False when there is none.
+  bool NextOutgoing();
+  // The writer's message is out.
+  void OnMessageSent();
+  // The server has begun the call: it will not be sent again.
+  void OnBegun();
+  // Makes ready for another attempt. False when what was sent is not there any more.
+  bool Rewind();
 };
 
 // How an attempt ended.

@@ -10,6 +10,7 @@ namespace {
 
 // A call that servers keep refusing is given back to the caller.
 constexpr int kAttemptsMax = 5;
+constexpr std::size_t kResponseHeaderBytesMax = 16u << 10;
 
 std::string AuthorityOf(const std::string& target) {
   return target.starts_with("unix:") ? "localhost" : target;
@@ -53,8 +54,71 @@ void ClientChannel::Start(std::unique_ptr<ClientCall> call) {
 }
 
 void ClientChannel::Cancel(Channel::CallId id) {
+  ClientCall* call = Find(id);
+  if (call != nullptr) EndWith(*call, Code::kCancelled, "cancelled by the caller");
+}
+
+ClientCall* ClientChannel::Find(Channel::CallId id) {
   const auto it = calls_.find(id);
-  if (it != calls_.end()) EndWith(*it->second, Code::kCancelled, "cancelled by the caller");
+  return it == calls_.end() ? nullptr : it->second.get();
+}
+
+void ClientChannel::ReadHeaders(Channel::CallId id, ClientStream::HeadersCallback done) {
+  ClientCall* call = Find(id);
+  if (call == nullptr) {
+    done({});
+  } else if (call->stream->decided) {
+    done(call->result.headers);
+  } else if (call->reply && call->reply->headers_done()) {
+    done(call->reply->headers);
+  } else {
+    MR_CHECK(!call->stream->headers_reader);
+    call->stream->headers_reader = std::move(done);
+  }
+}
+
+void ClientChannel::Read(Channel::CallId id, ClientStream::ReadCallback done) {
+  ClientCall* call = Find(id);
+  if (call == nullptr) {
+    done(std::nullopt);
+    return;
+  }
+  // The reader is foreign code and comes last: it may end the call.
+  std::optional<std::string> message;
+  if (!call->stream->inbox.Take(&message)) {
+    call->stream->inbox.Wait(std::move(done));
+    return;
+  }
+  if (call->connection != nullptr) call->connection->OnConsumed(*call);
+  if (call->stream->decided && call->stream->inbox.over()) {
+    // Posted before the end, which is posted too.
+    loop_.Post([done = std::move(done), message = std::move(message)]() mutable {
+      done(std::move(message));
+    });
+    End(*call);
+    return;
+  }
+  done(std::move(message));
+}
+
+void ClientChannel::Write(Channel::CallId id, OutgoingMessage message,
+                          ClientStream::WriteCallback done) {
+  ClientCall* call = Find(id);
+  if (call == nullptr) {
+    done(false);
+    return;
+  }
+  MR_CHECK(!call->stream->writes_done);
+  call->stream->outbox.Write(std::move(message), std::move(done));
+  if (call->connection != nullptr) call->connection->OnWritten(*call);
+}
+
+void ClientChannel::WritesDone(Channel::CallId id) {
+  ClientCall* call = Find(id);
+  if (call == nullptr) return;
+  MR_CHECK(!call->stream->writes_done);
+  call->stream->writes_done = true;
+  if (call->connection != nullptr) call->connection->OnWritten(*call);
 }
 
 void ClientChannel::Shutdown() {
@@ -183,6 +247,8 @@ void ClientChannel::Place(ClientCall& call) {
   }
   if (best != nullptr) {
     ++call.attempts;
+    call.reply.emplace(call.stream == nullptr, options_.receive_message_bytes_max,
+                       kResponseHeaderBytesMax);
     best->Start(call);
   } else if (connecting || call.options.wait_for_ready) {
     waiting_.push_back(call.id);
@@ -217,42 +283,68 @@ void ClientChannel::FailWaiting(const std::string& why) {
 }
 
 void ClientChannel::OnAttemptEnded(ClientCall& call, AttemptOutcome outcome) {
-  if (outcome == AttemptOutcome::kFinal || call.attempts >= kAttemptsMax || shut_down_) {
-    End(call);
+  if (outcome == AttemptOutcome::kFinal || call.attempts >= kAttemptsMax || shut_down_ ||
+      !call.Rewind()) {
+    Decide(call);
     return;
   }
   // Posted, because the connection that gave it back may be about to go.
   const Channel::CallId id = call.id;
-  call.stream_id = 0;
-  call.request_sent = 0;
-  call.headers_sent = false;
-  call.reader = MessageReader(options_.receive_message_bytes_max);
-  call.result = {};
-  call.header_bytes = 0;
-  call.http_status = 0;
-  call.is_grpc = false;
-  call.has_message = false;
-  call.gzip = false;
   loop_.Post([self = shared_from_this(), id] {
-    const auto it = self->calls_.find(id);
-    if (it == self->calls_.end()) return;
+    ClientCall* again = self->Find(id);
+    if (again == nullptr) return;
     self->EnsureConnecting();
-    self->Place(*it->second);
+    self->Place(*again);
   });
 }
 
 void ClientChannel::EndWith(ClientCall& call, Code code, std::string message) {
   if (call.connection != nullptr) call.connection->Forget(call);
+  if (call.stream != nullptr && call.stream->decided) {
+    // The server's word stands; what was not read is dropped.
+    End(call);
+    return;
+  }
+  Metadata headers;
+  if (call.reply) headers = std::move(call.reply->headers);
   call.result = {};
+  call.result.headers = std::move(headers);
   call.result.status = {code, std::move(message), {}};
   call.result.never_sent = call.attempts == 0;
   End(call);
+}
+
+void ClientChannel::Decide(ClientCall& call) {
+  if (call.stream == nullptr) {
+    End(call);
+    return;
+  }
+  ClientStreamState& stream = *call.stream;
+  stream.decided = true;
+  if (call.deadline_timer != 0) loop_.CancelTimer(std::exchange(call.deadline_timer, 0));
+  stream.outbox.Close();
+  if (stream.headers_reader) {
+    loop_.Post([done = std::move(stream.headers_reader), headers = call.result.headers]() mutable {
+      done(std::move(headers));
+    });
+  }
+  stream.inbox.End();
+  if (stream.inbox.over()) End(call);
 }
 
 void ClientChannel::End(ClientCall& call) {
   auto node = calls_.extract(call.id);
   MR_CHECK(!node.empty());
   if (call.deadline_timer != 0) loop_.CancelTimer(std::exchange(call.deadline_timer, 0));
+  if (call.stream != nullptr) {
+    ClientStreamState& stream = *call.stream;
+    stream.inbox.Close();
+    stream.outbox.Close();
+    if (stream.headers_reader) {
+      loop_.Post([done = std::move(stream.headers_reader),
+                  headers = call.result.headers]() mutable { done(std::move(headers)); });
+    }
+  }
   loop_.Post([ended = std::move(node.mapped())] { ended->done(std::move(ended->result)); });
 }
 

@@ -21,8 +21,8 @@ namespace millrace::rpc {
 //   slot:  idle -> resolving -> connecting -> ready -> (lost) -> back-off -> resolving ...
 //
 // Thread: the loop's.
-// Invariants: a call is in exactly one place: the waiting list, one connection, or ended. Ended
-// calls are handed to `done` by a post.
+// Invariants: a call is in exactly one place: the waiting list, one connection, decided (a stream
+// with messages to read), or ended. Ended calls are handed to `done` by a post.
 class ClientChannel final : public std::enable_shared_from_this<ClientChannel>,
                             private ClientConnection::Owner {
  public:
@@ -31,6 +31,11 @@ class ClientChannel final : public std::enable_shared_from_this<ClientChannel>,
 
   void Start(std::unique_ptr<ClientCall> call);
   void Cancel(Channel::CallId id);
+  // Of a stream's call; one that has ended answers that it is over.
+  void ReadHeaders(Channel::CallId id, ClientStream::HeadersCallback done);
+  void Read(Channel::CallId id, ClientStream::ReadCallback done);
+  void Write(Channel::CallId id, OutgoingMessage message, ClientStream::WriteCallback done);
+  void WritesDone(Channel::CallId id);
   // Cancels every call and closes every connection. Nothing may be started afterwards.
   void Shutdown();
 
@@ -56,7 +61,10 @@ class ClientChannel final : public std::enable_shared_from_this<ClientChannel>,
   void Place(ClientCall& call);
   void PlaceWaiting();
   void FailWaiting(const std::string& why);
+  // The result is in place. A stream's waits until its messages were read.
+  void Decide(ClientCall& call);
   void End(ClientCall& call);
+  ClientCall* Find(Channel::CallId id);
   void EndWith(ClientCall& call, Code code, std::string message);
 
   // ClientConnection::Owner

@@ -6,16 +6,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "millrace/base/check.h"
 #include "millrace/rpc/block_pool.h"
-#include "millrace/rpc/gzip.h"
 #include "millrace/rpc/header_fields.h"
 #include "millrace/rpc/wire_format.h"
 
@@ -51,9 +48,7 @@ struct ClientCallbacks {
                       std::size_t name_size, const std::uint8_t* value, std::size_t value_size,
                       std::uint8_t, void* user_data) {
     ClientCall* call = Self(user_data).Find(frame->hd.stream_id);
-    if (call == nullptr) return 0;
-    const bool trailers = frame->headers.cat != NGHTTP2_HCAT_RESPONSE;
-    Self(user_data).OnHeader(*call, trailers, View(name, name_size), View(value, value_size));
+    if (call != nullptr) call->reply->OnHeader(View(name, name_size), View(value, value_size));
     return 0;
   }
 
@@ -64,6 +59,12 @@ struct ClientCallbacks {
         ClientCall* call = self.Find(frame->hd.stream_id);
         if (call == nullptr) return 0;
         self.OnHeadersEnd(*call, (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0);
+        return 0;
+      }
+      case NGHTTP2_DATA: {
+        const bool end = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
+        ClientCall* call = end ? self.Find(frame->hd.stream_id) : nullptr;
+        if (call != nullptr) self.OnReplyEnd(*call);
         return 0;
       }
       case NGHTTP2_SETTINGS:
@@ -77,8 +78,10 @@ struct ClientCallbacks {
     }
   }
 
-  static int OnData(nghttp2_session*, std::uint8_t, std::int32_t stream_id,
+  static int OnData(nghttp2_session* session, std::uint8_t, std::int32_t stream_id,
                     const std::uint8_t* data, std::size_t size, void* user_data) {
+    // The connection's window is opened at once: one slow stream must not stop the others.
+    nghttp2_session_consume_connection(session, size);
     ClientCall* call = Self(user_data).Find(stream_id);
     if (call != nullptr) Self(user_data).OnData(*call, View(data, size));
     return 0;
@@ -113,6 +116,7 @@ struct ClientCallbacks {
     nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, OnFrameSent);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, OnStreamClose);
     MR_CHECK(nghttp2_option_new(&option) == 0);
+    nghttp2_option_set_no_auto_window_update(option, 1);
     nghttp2_option_set_no_closed_streams(option, 1);
     // Until the server's SETTINGS say otherwise; no call starts before they came anyway.
     nghttp2_option_set_peer_max_concurrent_streams(option, 100);
@@ -250,12 +254,12 @@ void ClientConnection::Start(ClientCall& call) {
   fields.AddStatic("te", "trailers");
   fields.AddStatic("content-type", "application/grpc");
   fields.AddStatic("user-agent", "grpc-millrace/0.1");
+  if (call.options.gzip) fields.AddStatic("grpc-encoding", "gzip");
   fields.AddStatic("grpc-accept-encoding", "identity,gzip");
   if (call.options.deadline != Instant::Max()) {
     fields.Add("grpc-timeout", FormatTimeout(call.options.deadline - loop_.clock().Now()));
   }
   fields.AddMetadata(call.options.metadata);
-  WriteMessagePrefix(call.request.size(), call.prefix.data());
   nghttp2_data_provider provider;
   provider.source.ptr = nullptr;
   provider.read_callback = ClientCallbacks::ReadData;
@@ -265,6 +269,7 @@ void ClientConnection::Start(ClientCall& call) {
     // Stream numbers are used up: this connection ends when its calls have, and another one takes
     // over.
     state_ = State::kDraining;
+    call.result = {};
     call.result.status = {Code::kUnavailable, "connection has used up its streams", {}};
     owner_.OnConnectionDraining(*this);
     owner_.OnAttemptEnded(call, AttemptOutcome::kNotStarted);
@@ -285,116 +290,76 @@ void ClientConnection::Forget(ClientCall& call) {
   socket_->ScheduleFlush();
 }
 
+void ClientConnection::Reset(const ClientCall& call, std::uint32_t error) {
+  nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, call.stream_id, error);
+  socket_->ScheduleFlush();
+}
+
+void ClientConnection::OnWritten(ClientCall& call) {
+  if (!std::exchange(call.stream->deferred, false)) return;
+  nghttp2_session_resume_data(session_, call.stream_id);
+  socket_->ScheduleFlush();
+}
+
+void ClientConnection::OnConsumed(ClientCall& call) {
+  const std::size_t bytes = call.stream->inbox.TakeWithheld();
+  if (bytes == 0) return;
+  nghttp2_session_consume_stream(session_, call.stream_id, bytes);
+  socket_->ScheduleFlush();
+}
+
 ssize_t ClientConnection::ProduceData(ClientCall& call, std::uint8_t* out, std::size_t room,
                                       std::uint32_t* flags) {
   std::size_t produced = 0;
-  if (call.request_sent < kMessagePrefixBytes) {
-    produced = std::min(room, kMessagePrefixBytes - call.request_sent);
-    std::memcpy(out, call.prefix.data() + call.request_sent, produced);
-    call.request_sent += produced;
+  while (produced < room && (call.writer.busy() || call.NextOutgoing())) {
+    produced += call.writer.Produce(out + produced, room - produced);
+    if (!call.writer.busy()) call.OnMessageSent();
   }
-  if (call.request_sent >= kMessagePrefixBytes) {
-    const std::size_t from = call.request_sent - kMessagePrefixBytes;
-    const std::size_t n = std::min(room - produced, call.request.size() - from);
-    std::memcpy(out + produced, call.request.data() + from, n);
-    call.request_sent += n;
-    produced += n;
-    if (from + n == call.request.size()) *flags |= NGHTTP2_DATA_FLAG_EOF;
+  if (call.stream != nullptr) call.stream->outbox.OnProduced(produced);
+  if (call.request_ended()) {
+    *flags |= NGHTTP2_DATA_FLAG_EOF;
+  } else if (produced == 0) {
+    call.stream->deferred = true;
+    return NGHTTP2_ERR_DEFERRED;
   }
   return static_cast<ssize_t>(produced);
 }
 
-void ClientConnection::Fail(ClientCall& call, Code code, std::string message) {
-  if (call.failure.ok()) call.failure = {code, std::move(message), {}};
-}
-
-void ClientConnection::OnHeader(ClientCall& call, bool trailers, std::string_view name,
-                                std::string_view value) {
-  call.header_bytes += name.size() + value.size() + 32;
-  if (call.header_bytes > kHeaderBytesMax) {
-    Fail(call, Code::kResourceExhausted, "response metadata is too large");
-    return;
-  }
-  if (name == ":status") {
-    call.http_status = std::atoi(std::string(value).c_str());
-    // An interim response is followed by the real one.
-    if (call.http_status / 100 == 1) call.header_bytes = 0;
-  } else if (name == "grpc-status") {
-    call.has_status = true;
-    call.result.status.code = ParseStatusCode(value);
-  } else if (name == "grpc-message") {
-    call.result.status.message = PercentDecode(value);
-  } else if (name == "grpc-status-details-bin") {
-    call.result.status.details = Base64Decode(value).value_or("");
-  } else if (name == "content-type") {
-    call.is_grpc = IsGrpcContentType(value);
-  } else if (name == "grpc-encoding") {
-    call.gzip = value == "gzip";
-    if (!call.gzip && value != "identity") {
-      Fail(call, Code::kInternal, "unknown grpc-encoding in the response");
-    }
-  } else if (!name.starts_with(':') && !name.starts_with("grpc-")) {
-    Metadata& metadata = trailers ? call.result.trailers : call.result.headers;
-    if (!AppendReceivedMetadata(name, value, &metadata)) {
-      Fail(call, Code::kInternal, "malformed binary metadata in the response");
-    }
-  }
-}
-
 void ClientConnection::OnHeadersEnd(ClientCall& call, bool end_stream) {
-  if (end_stream && call.result.headers.size() > 0 && call.has_status && !call.has_message &&
-      call.result.trailers.empty()) {
-    // Headers only: they are the trailers.
-    call.result.trailers.swap(call.result.headers);
+  if (call.reply->OnHeadersEnd(end_stream)) {
+    call.OnBegun();
+    if (call.stream != nullptr && call.stream->headers_reader && !call.reply->failed()) {
+      loop_.Post([done = std::move(call.stream->headers_reader),
+                  headers = call.reply->headers]() mutable { done(std::move(headers)); });
+    }
   }
-  if (!call.failure.ok() && !end_stream) {
-    nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, call.stream_id, NGHTTP2_CANCEL);
+  if (end_stream) {
+    OnReplyEnd(call);
+  } else if (call.reply->failed()) {
+    Reset(call, NGHTTP2_CANCEL);
   }
 }
 
 void ClientConnection::OnData(ClientCall& call, std::string_view data) {
-  // The body of a reply that is not gRPC is of no use; its HTTP status says enough.
-  if (!call.failure.ok() || !call.is_grpc) return;
-  while (call.failure.ok()) {
-    switch (call.reader.Feed(&data)) {
-      case MessageReader::Outcome::kNeedMore:
-        return;
-      case MessageReader::Outcome::kTooLarge:
-        Fail(call, Code::kResourceExhausted,
-             "response message of " + std::to_string(call.reader.announced_bytes()) +
-                 " bytes is too large");
-        break;
-      case MessageReader::Outcome::kBadFlag:
-        Fail(call, Code::kInternal, "malformed message prefix in the response");
-        break;
-      case MessageReader::Outcome::kMessage: {
-        const bool compressed = call.reader.compressed();
-        if (call.has_message) {
-          Fail(call, Code::kInternal, "more than one response message");
-          break;
-        }
-        call.has_message = true;
-        call.result.response = call.reader.TakeMessage();
-        if (!compressed) break;
-        if (!call.gzip) {
-          Fail(call, Code::kInternal, "compressed response without grpc-encoding");
-          break;
-        }
-        Result<std::string> unpacked =
-            Gunzip(call.result.response, call.reader.message_bytes_max());
-        if (unpacked.ok()) {
-          call.result.response = std::move(unpacked).value();
-        } else {
-          Fail(call,
-               unpacked.code() == StatusCode::kResourceExhausted ? Code::kResourceExhausted
-                                                                 : Code::kInternal,
-               std::string(unpacked.status().message()));
-        }
-        break;
-      }
+  const std::size_t may_come_again =
+      call.stream == nullptr ? data.size() : call.stream->inbox.Withhold(data.size());
+  if (may_come_again > 0) nghttp2_session_consume_stream(session_, call.stream_id, may_come_again);
+  if (call.reply->failed()) return;
+  while (std::optional<std::string> message = call.reply->NextMessage(&data)) {
+    if (call.stream != nullptr) {
+      call.stream->inbox.Push(*std::move(message));
+    } else {
+      call.result.response = *std::move(message);
     }
   }
-  nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, call.stream_id, NGHTTP2_CANCEL);
+  if (call.reply->failed()) Reset(call, NGHTTP2_CANCEL);
+}
+
+void ClientConnection::OnReplyEnd(ClientCall& call) {
+  // The server has said everything; what it did not read of the request it will not miss.
+  if (nghttp2_session_get_stream_local_close(session_, call.stream_id) == 0) {
+    Reset(call, NGHTTP2_NO_ERROR);
+  }
 }
 
 void ClientConnection::OnStreamClosed(std::int32_t stream_id, std::uint32_t error) {
@@ -403,32 +368,16 @@ void ClientConnection::OnStreamClosed(std::int32_t stream_id, std::uint32_t erro
   ClientCall& call = *it->second;
   calls_.erase(it);
   call.connection = nullptr;
-  AttemptOutcome outcome = AttemptOutcome::kFinal;
-  RpcStatus& status = call.result.status;
-  if (!call.failure.ok()) {
-    status = call.failure;
-  } else if (call.has_status) {
-    if (status.ok() && (!call.has_message || !call.reader.at_boundary())) {
-      status = {Code::kInternal, "ok without one whole response message", {}};
-    }
-  } else if (error == NGHTTP2_REFUSED_STREAM || (error != NGHTTP2_NO_ERROR && !call.headers_sent)) {
-    status = {Code::kUnavailable, "the server refused the stream", {}};
-    outcome = AttemptOutcome::kNotStarted;
-  } else if (call.http_status != 0 && (call.http_status != 200 || !call.is_grpc)) {
-    status = {CodeOfHttpStatus(call.http_status),
-              "HTTP status " + std::to_string(call.http_status) + " without a gRPC status",
-              {}};
-  } else if (error == NGHTTP2_CANCEL) {
-    status = {Code::kCancelled, "the server reset the stream", {}};
-  } else if (error == NGHTTP2_ENHANCE_YOUR_CALM) {
-    status = {Code::kResourceExhausted, "the server asks for fewer requests", {}};
-  } else {
-    status = {error == NGHTTP2_NO_ERROR ? Code::kUnknown : Code::kInternal,
-              "stream ended without a status, HTTP/2 error " + std::to_string(error),
-              {}};
+  bool refused = false;
+  call.result.status = call.reply->EndStatus(error, &refused);
+  if (error != NGHTTP2_NO_ERROR && !call.headers_sent) {
+    refused = true;
+    call.result.status = {Code::kUnavailable, "the connection did not take the call", {}};
   }
-  if (!status.ok()) call.result.response.clear();
-  owner_.OnAttemptEnded(call, outcome);
+  call.result.headers = std::move(call.reply->headers);
+  call.result.trailers = std::move(call.reply->trailers);
+  if (!call.result.status.ok()) call.result.response.clear();
+  owner_.OnAttemptEnded(call, refused ? AttemptOutcome::kNotStarted : AttemptOutcome::kFinal);
 }
 
 void ClientConnection::OnSocketLost(std::string_view why) { Close(std::string(why)); }
@@ -461,6 +410,7 @@ void ClientConnection::Close(std::string why) {
         call.headers_sent ? AttemptOutcome::kFinal : AttemptOutcome::kNotStarted;
     call.result = {};
     call.result.status = {Code::kUnavailable, "connection lost: " + why, {}};
+    call.result.headers = std::move(call.reply->headers);
     owner_.OnAttemptEnded(call, outcome);
   }
   owner_.OnConnectionClosed(*this, std::move(why));

@@ -54,6 +54,10 @@ class ClientConnection final : private SessionSocket::Owner {
   void Start(ClientCall& call);
   // Resets the call's stream; the call is the caller's again.
   void Forget(ClientCall& call);
+  // Messages were added to the call's outbox, or its end was declared.
+  void OnWritten(ClientCall& call);
+  // A message was taken from the call's inbox.
+  void OnConsumed(ClientCall& call);
   // Closes, and gives every call back. OnConnectionClosed follows.
   void Close(std::string why);
 
@@ -65,14 +69,14 @@ class ClientConnection final : private SessionSocket::Owner {
   void OnConnected(int fd);
   void DropConnecting();
 
-  void OnHeader(ClientCall& call, bool trailers, std::string_view name, std::string_view value);
   void OnHeadersEnd(ClientCall& call, bool end_stream);
   void OnData(ClientCall& call, std::string_view data);
+  void OnReplyEnd(ClientCall& call);
   void OnStreamClosed(std::int32_t stream_id, std::uint32_t error);
   void OnSettings();
   void OnGoAway();
   ssize_t ProduceData(ClientCall& call, std::uint8_t* out, std::size_t room, std::uint32_t* flags);
-  void Fail(ClientCall& call, Code code, std::string message);
+  void Reset(const ClientCall& call, std::uint32_t error);
   ClientCall* Find(std::int32_t stream_id);
 
   void OnSocketLost(std::string_view why) override;
