@@ -1,13 +1,13 @@
 #include "millrace/rpc/server_call.h"
 
+#include <new>
+#include <optional>
 #include <utility>
 
 #include "millrace/base/check.h"
 
 namespace millrace::rpc {
 namespace {
-
-constexpr std::size_t kOutboxBytesMax = 64u << 10;
 
 class UnaryHandle final : public ServerCall {
  public:
@@ -23,10 +23,10 @@ class UnaryHandle final : public ServerCall {
   void OnCancel(Closure on_cancel) override { state_->OnCancel(std::move(on_cancel)); }
   [[nodiscard]] bool cancelled() const override { return state_->cancelled(); }
   void AddHeader(std::string name, std::string value) override {
-    state_->MutableReplyMetadata().headers.emplace_back(std::move(name), std::move(value));
+    state_->MutableHandlerMetadata().headers.emplace_back(std::move(name), std::move(value));
   }
   void AddTrailer(std::string name, std::string value) override {
-    state_->MutableReplyMetadata().trailers.emplace_back(std::move(name), std::move(value));
+    state_->MutableHandlerMetadata().trailers.emplace_back(std::move(name), std::move(value));
   }
   void Finish(RpcStatus status, std::string response) override {
     MR_CHECK(!finished_);
@@ -52,10 +52,10 @@ class StreamHandle final : public ServerStream {
   void OnCancel(Closure on_cancel) override { state_->OnCancel(std::move(on_cancel)); }
   [[nodiscard]] bool cancelled() const override { return state_->cancelled(); }
   void AddHeader(std::string name, std::string value) override {
-    state_->MutableReplyMetadata().headers.emplace_back(std::move(name), std::move(value));
+    state_->MutableHandlerMetadata().headers.emplace_back(std::move(name), std::move(value));
   }
   void AddTrailer(std::string name, std::string value) override {
-    state_->MutableReplyMetadata().trailers.emplace_back(std::move(name), std::move(value));
+    state_->MutableHandlerMetadata().trailers.emplace_back(std::move(name), std::move(value));
   }
   void Read(ReadCallback done) override { state_->Read(std::move(done)); }
   void Write(std::string message, WriteCallback done) override {
@@ -81,9 +81,14 @@ CallState::CallState(exec::EventLoop& call_loop, CallSink* call_sink,
       sink(call_sink),
       message_reader(message_bytes_max) {}
 
-CallState::ReplyMetadata& CallState::MutableReplyMetadata() {
-  if (reply_metadata == nullptr) reply_metadata = std::make_unique<ReplyMetadata>();
-  return *reply_metadata;
+HandlerMetadata& CallState::MutableHandlerMetadata() {
+  if (handler_metadata == nullptr) handler_metadata = std::make_unique<HandlerMetadata>();
+  return *handler_metadata;
+}
+
+CallReply& CallState::MutableReply() {
+  if (reply == nullptr) reply.reset(new (TakeBlock(sizeof(CallReply))) CallReply);
+  return *reply;
 }
 
 void CallState::OnCancel(Closure on_cancel) {
@@ -108,20 +113,19 @@ void CallState::Finish(RpcStatus with_status, std::string with_response) {
     unused = std::move(on_cancel_);
   }
   if (detached_.load(std::memory_order_acquire)) return;
+  std::unique_ptr<HandlerMetadata> with_metadata = std::move(handler_metadata);
   if (loop.InLoopThread() && streaming == nullptr) {
     if (sink == nullptr || replied) return;
-    status = std::move(with_status);
-    response = std::move(with_response);
-    sink->OnFinished(*this);
+    sink->OnFinished(*this, std::move(with_status), std::move(with_response), with_metadata.get());
     return;
   }
   // A stream's end goes the way its writes go, so that it stays behind them.
   loop.Post([call = shared_from_this(), with_status = std::move(with_status),
-             with_response = std::move(with_response)]() mutable {
+             with_response = std::move(with_response),
+             with_metadata = std::move(with_metadata)]() mutable {
     if (call->sink == nullptr || call->replied) return;
-    call->status = std::move(with_status);
-    call->response = std::move(with_response);
-    call->sink->OnFinished(*call);
+    call->sink->OnFinished(*call, std::move(with_status), std::move(with_response),
+                           with_metadata.get());
   });
 }
 
@@ -140,81 +144,39 @@ void CallState::Detach() {
   sink = nullptr;
   detached_.store(true, std::memory_order_release);
   if (streaming != nullptr) {
-    if (streaming->reader) {
-      loop.Post([done = std::move(streaming->reader)]() mutable { done(std::nullopt); });
-    }
-    if (streaming->writer) {
-      loop.Post([done = std::move(streaming->writer)]() mutable { done(false); });
-    }
+    streaming->inbox.End();
+    streaming->outbox.Close();
   }
   Cancel();
 }
 
 void CallState::Read(ServerStream::ReadCallback done) {
   loop.Post([call = shared_from_this(), done = std::move(done)]() mutable {
-    StreamState& stream = *call->streaming;
-    MR_CHECK(!stream.reader);
-    if (!stream.inbox.empty()) {
-      std::string message = std::move(stream.inbox.front());
-      stream.inbox.pop_front();
-      stream.inbox_bytes -= message.size() + kMessagePrefixBytes;
-      if (call->sink != nullptr) call->sink->OnConsumed(*call);
-      done(std::move(message));
-    } else if (stream.inbox_ended || call->sink == nullptr || call->replied) {
-      done(std::nullopt);
-    } else {
-      stream.reader = std::move(done);
+    // Once the status is decided nobody wants what the client may still send.
+    if (call->replied && call->sink != nullptr) call->streaming->inbox.End();
+    std::optional<std::string> message;
+    if (!call->streaming->inbox.Take(&message)) {
+      call->streaming->inbox.Wait(std::move(done));
+      return;
     }
-  });
-}
-
-void CallState::DeliverMessage(std::string message) {
-  if (!streaming->reader) {
-    streaming->inbox_bytes += message.size() + kMessagePrefixBytes;
-    streaming->inbox.push_back(std::move(message));
-    return;
-  }
-  loop.Post([done = std::move(streaming->reader), message = std::move(message)]() mutable {
+    if (call->sink != nullptr) call->sink->OnConsumed(*call);
     done(std::move(message));
   });
 }
 
-void CallState::DeliverEnd() {
-  streaming->inbox_ended = true;
-  if (!streaming->reader) return;
-  loop.Post([done = std::move(streaming->reader)]() mutable { done(std::nullopt); });
-}
-
 void CallState::Write(std::string message, ServerStream::WriteCallback done) {
-  loop.Post(
-      [call = shared_from_this(), message = std::move(message), done = std::move(done)]() mutable {
-        StreamState& stream = *call->streaming;
-        MR_CHECK(!stream.writer);
-        if (call->sink == nullptr || call->replied) {
-          done(false);
-          return;
-        }
-        stream.outbox_bytes += message.size() + kMessagePrefixBytes;
-        stream.outbox.push_back(std::move(message));
-        stream.writer = std::move(done);
-        call->sink->OnWritten(*call);
-        call->MaybeResumeWriter();
-      });
-}
-
-bool CallState::NextOutgoing() {
-  if (streaming == nullptr || streaming->outbox.empty()) return false;
-  response = std::move(streaming->outbox.front());
-  streaming->outbox.pop_front();
-  response_sent = 0;
-  has_response = true;
-  return true;
-}
-
-void CallState::MaybeResumeWriter() {
-  if (streaming == nullptr || !streaming->writer || streaming->outbox_bytes > kOutboxBytesMax)
-    return;
-  loop.Post([done = std::move(streaming->writer)]() mutable { done(true); });
+  Metadata headers;
+  if (handler_metadata != nullptr) headers.swap(handler_metadata->headers);
+  loop.Post([call = shared_from_this(), message = std::move(message), done = std::move(done),
+             headers = std::move(headers)]() mutable {
+    if (call->sink == nullptr || call->replied) {
+      done(false);
+      return;
+    }
+    if (!call->streaming->headers_sent) call->MutableReply().headers = std::move(headers);
+    call->streaming->outbox.Write({std::move(message), false}, std::move(done));
+    call->sink->OnWritten(*call);
+  });
 }
 
 std::unique_ptr<ServerCall> MakeServerCall(std::shared_ptr<CallState> state) {

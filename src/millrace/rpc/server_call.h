@@ -3,9 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,19 +12,31 @@
 #include "millrace/base/mutex.h"
 #include "millrace/base/time.h"
 #include "millrace/exec/event_loop.h"
+#include "millrace/rpc/block_pool.h"
 #include "millrace/rpc/message_reader.h"
+#include "millrace/rpc/message_writer.h"
 #include "millrace/rpc/method_table.h"
 #include "millrace/rpc/service.h"
+#include "millrace/rpc/status.h"
+#include "millrace/rpc/stream_inbox.h"
+#include "millrace/rpc/stream_outbox.h"
 
 namespace millrace::rpc {
 
 class CallState;
 
+// Metadata that a handler has set and not passed on yet.
+struct HandlerMetadata {
+  Metadata headers;
+  Metadata trailers;
+};
+
 // What a call's handle asks of the connection. Thread: the connection's loop.
 class CallSink {
  public:
-  // The call has `status` and, for a unary call, `response`.
-  virtual void OnFinished(CallState& call) = 0;
+  // The handler has ended the call. `metadata` may be null.
+  virtual void OnFinished(CallState& call, RpcStatus status, std::string response,
+                          HandlerMetadata* metadata) = 0;
   // Messages were added to the stream's outbox.
   virtual void OnWritten(CallState& call) = 0;
   // The handler took a message out of the stream's inbox.
@@ -38,23 +48,34 @@ class CallSink {
 
 // What only a streaming call needs. Thread: the connection's loop.
 struct StreamState {
-  std::deque<std::string> inbox;
-  std::size_t inbox_bytes = 0;
-  std::size_t withheld_bytes =
-      0;  // Received, but the client was not told that it may send as much again.
-  bool inbox_ended = false;
-  ServerStream::ReadCallback reader;
-  std::deque<std::string> outbox;  // Behind the message in CallState::response.
-  std::size_t outbox_bytes = 0;
-  ServerStream::WriteCallback writer;
+  explicit StreamState(exec::Executor& loop) : inbox(loop), outbox(loop) {}
+
+  StreamInbox inbox;
+  StreamOutbox outbox;
   bool headers_sent = false;
   bool deferred = false;  // nghttp2 waits to be told of more data.
+};
+
+// What goes back to the client. Made when there is something to say, so that a waiting call is
+// small. Thread: the connection's loop.
+struct CallReply {
+  RpcStatus status;
+  Metadata headers;
+  Metadata trailers;
+  MessageWriter writer;
+};
+
+struct PooledDelete {
+  void operator()(CallReply* reply) const {
+    reply->~CallReply();
+    GiveBlock(reply);
+  }
 };
 
 // One call as both sides see it: the connection, which owns the stream, and the handle that the
 // handler owns.
 //
-// Thread: as marked. Handler-side fields pass to the loop with Finish.
+// Thread: as marked.
 // Invariants: `sink` is null once the stream is gone; nothing the handler does then has an effect.
 class CallState : public std::enable_shared_from_this<CallState> {
  public:
@@ -73,12 +94,7 @@ class CallState : public std::enable_shared_from_this<CallState> {
   void Cancel() MR_EXCLUDES(mutex_);
   // The stream is gone: cancels, and answers a waiting Read and Write.
   void Detach() MR_EXCLUDES(mutex_);
-  void DeliverMessage(std::string message);
-  void DeliverEnd();
-  // Moves the next outgoing message to `response`. False when there is none.
-  bool NextOutgoing();
-  // Tells a waiting writer when there is room again.
-  void MaybeResumeWriter();
+  CallReply& MutableReply();
 
   exec::EventLoop& loop;
   const std::shared_ptr<const std::string> peer;
@@ -88,13 +104,9 @@ class CallState : public std::enable_shared_from_this<CallState> {
   Metadata metadata;
   Instant deadline = Instant::Max();
 
-  // --- The handler's until Finish. Null = none.
-  struct ReplyMetadata {
-    Metadata headers;
-    Metadata trailers;
-  };
-  std::unique_ptr<ReplyMetadata> reply_metadata;
-  ReplyMetadata& MutableReplyMetadata();
+  // --- The handler's; passed on with what it writes and finishes. Null = none.
+  std::unique_ptr<HandlerMetadata> handler_metadata;
+  HandlerMetadata& MutableHandlerMetadata();
 
   // --- The loop's.
   CallSink* sink;
@@ -105,23 +117,13 @@ class CallState : public std::enable_shared_from_this<CallState> {
   Method* method = nullptr;
   MessageReader message_reader;
   exec::TimerId deadline_timer = 0;
-  std::uint32_t header_bytes = 0;
   std::uint32_t charged_bytes = 0;        // Of the connection's bound on buffered requests.
   std::uint32_t reply_charged_bytes = 0;  // Of its bound on replies not taken.
-  bool is_post = false;
-  bool is_grpc = false;
-  bool header_overflow = false;
   bool gzip = false;
-  bool unknown_encoding = false;
   bool has_message = false;
   bool request_ended = false;
-  bool handed_over = false;  // The handler has been called.
-  bool replied = false;      // Status decided; the handler's is not wanted any more.
-
-  RpcStatus status;               // Before the handler is called: why the request is refused.
-  std::string response;           // The message being sent.
-  std::size_t response_sent = 0;  // Of prefix and message together.
-  bool has_response = false;
+  bool replied = false;  // Status decided; the handler's is not wanted any more.
+  std::unique_ptr<CallReply, PooledDelete> reply;
   std::unique_ptr<StreamState> streaming;
 
  private:

@@ -12,6 +12,8 @@
 #include "millrace/base/log.h"
 #include "millrace/exec/event_loop.h"
 #include "millrace/rpc/method_table.h"
+#include "millrace/rpc/peer_conduct.h"
+#include "millrace/rpc/request_head.h"
 #include "millrace/rpc/server.h"
 #include "millrace/rpc/server_call.h"
 #include "millrace/rpc/session_socket.h"
@@ -45,36 +47,27 @@ class ServerConnection final : private CallSink, private SessionSocket::Owner {
   friend struct ServerCallbacks;
 
   // CallSink
-  void OnFinished(CallState& call) override;
+  void OnFinished(CallState& call, RpcStatus status, std::string response,
+                  HandlerMetadata* metadata) override;
   void OnWritten(CallState& call) override;
   void OnConsumed(CallState& call) override;
 
   // What nghttp2 reports.
-  static void MarkMalformed(CallState& call, std::string why);
-  void OnHeader(CallState& call, std::string_view name, std::string_view value);
   void OnRequestHeaders(CallState& call);
   void OnRequestData(CallState& call, std::string_view data);
   void OnRequestEnd(CallState& call);
+  void OnSettings();
   void OnPing(bool ack);
   void OnStreamClosed(CallState& call);
-  // The next bytes of the call's messages; a return value of read_data.
-  ssize_t ProduceData(CallState& call, std::uint8_t* out, std::size_t room, std::uint32_t* flags);
+  // Ends the connection when there is something to say against the client.
+  void Judge(std::string_view fault);
 
-  void NoteUsefulFrame() {
-    useless_frames_ = 0;
-    useless_bytes_ = 0;
-  }
-  CallState* OpenCall(std::int32_t stream_id);
+  void OpenCall(std::int32_t stream_id);
   void OnRequestMessage(CallState& call);
   [[nodiscard]] bool Charge(CallState& call, std::size_t bytes);
   void OnDeadline(CallState& call);
-
   // Decides the status, and sends it once the messages before it are out.
   void Reply(CallState& call, RpcStatus status);
-  // A reply of headers only; `http_status` may be something else than 200.
-  void SubmitTrailersOnly(CallState& call, std::string_view http_status);
-  void SubmitTrailers(CallState& call);
-  void SubmitHeadersAndData(CallState& call);
 
   // SessionSocket::Owner
   void OnSocketLost(std::string_view why) override;
@@ -107,10 +100,8 @@ class ServerConnection final : private CallSink, private SessionSocket::Owner {
   std::uint64_t calls_begun_at_idle_check_ = 0;
 
   std::int32_t header_block_stream_ = 0;  // Of a header block begun and not ended; 0 = none.
-  Instant last_ping_;
-  int ping_strikes_ = 0;
-  std::uint32_t useless_frames_ = 0;  // Since the last one that carried a call forward.
-  std::size_t useless_bytes_ = 0;
+  RequestHead head_;
+  PeerConduct conduct_;
 
   bool handshake_done_ = false;
   bool draining_ = false;
