@@ -55,7 +55,8 @@ class ByteReader {
     for (unsigned shift = 0; shift < 64; shift += 7) {
       std::uint8_t byte = 0;
       if (!Byte(&byte)) return false;
-      if (shift == 63 && byte > 1) return Fail();
+      // Too large, or not the shortest form: nobody wrote that.
+      if ((shift == 63 && byte > 1) || (shift > 0 && byte == 0)) return Fail();
       *value |= static_cast<std::uint64_t>(byte & 0x7F) << shift;
       if ((byte & 0x80) == 0) return true;
     }

@@ -1,6 +1,7 @@
 #include "millrace/queue/lease_journal.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "millrace/base/check.h"
@@ -10,6 +11,14 @@ namespace millrace::queue {
 namespace {
 
 constexpr std::uint8_t kChunkVersion = 1;
+constexpr Duration kDurationMax = std::chrono::hours(24 * 365 * 100);
+
+// What a lease can have been; other numbers would not survive arithmetic on them.
+bool IsPossible(const LeaseRecord& record) {
+  return record.task.subqueue >= 0 && record.task.level.id.value > 0 && record.epoch.value > 0 &&
+         record.deadline.ns >= 0 && record.duration > Duration::zero() &&
+         record.duration <= kDurationMax;
+}
 
 }  // namespace
 
@@ -45,6 +54,8 @@ Result<std::vector<LeaseRecord>> DecodeLeaseChunk(std::string_view bytes) {
     if (!reader.Sized(&worker)) return damaged;
     LeaseRecord record;
     record.task.subqueue = static_cast<store::Subqueue>(n[0]);
+    // A wider number than a subqueue's.
+    if (static_cast<std::uint64_t>(record.task.subqueue) != n[0]) return damaged;
     record.task.level.pass = static_cast<std::int64_t>(n[1]);
     record.task.level.id.value = static_cast<std::int64_t>(n[2]);
     record.epoch.value = static_cast<std::int64_t>(n[3]);
@@ -52,6 +63,7 @@ Result<std::vector<LeaseRecord>> DecodeLeaseChunk(std::string_view bytes) {
     record.deadline.ns = static_cast<std::int64_t>(n[5]);
     record.duration = Duration(static_cast<std::int64_t>(n[6]));
     record.worker_id = worker;
+    if (!IsPossible(record)) return damaged;
     records.push_back(std::move(record));
   }
   return records;
@@ -154,7 +166,9 @@ void LeaseJournal::WriteEnded(LeaseTable& table, bool applied) {
 Status LeaseJournal::Load(std::uint64_t chunk, std::string_view bytes) {
   Result<std::vector<LeaseRecord>> records = DecodeLeaseChunk(bytes);
   MR_RETURN_IF_ERROR(records.status());
-  MR_CHECK(chunk > last_chunk_);
+  if (chunk <= last_chunk_ || chunk == std::numeric_limits<std::uint64_t>::max()) {
+    return {StatusCode::kCorruption, "a lease chunk's key is not one this queue can have written"};
+  }
   last_chunk_ = chunk;
   live_[chunk] = 0;
   for (LeaseRecord& record : *records) {

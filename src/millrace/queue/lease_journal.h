@@ -60,7 +60,7 @@ class LeaseJournal {
   void WriteEnded(LeaseTable& table, bool applied);
 
   // Recovery: takes one stored chunk, in ascending order of their numbers. The result of all is in
-  // recovered().
+  // TakeRecovered(). kCorruption when number or bytes are not a chunk's.
   Status Load(std::uint64_t chunk, std::string_view bytes);
   struct Recovered {
     LeaseRecord record;

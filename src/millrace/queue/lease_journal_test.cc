@@ -83,6 +83,51 @@ TEST_F(JournalTest, ALeaseThatEndedBeforeTheWriteIsNeverWritten) {
   EXPECT_TRUE(rows_.empty());
 }
 
+LeaseRecord SomeRecord() {
+  LeaseRecord record;
+  record.task.level.id.value = 7;
+  record.epoch.value = 3;
+  record.deadline = kWall;
+  record.duration = seconds(30);
+  return record;
+}
+
+// Cut to its 32 bits it would name a subqueue that the lease was never in.
+TEST(LeaseChunk, SubqueueAboveItsRangeIsCorruption) {
+  LeaseRecord record = SomeRecord();
+  record.task.subqueue = 5;
+  std::string bytes = EncodeLeaseChunk({record});
+  ASSERT_TRUE(DecodeLeaseChunk(bytes).ok());
+  bytes.replace(1, 1, "\x85\x80\x80\x80\x10");  // 5 + 2^32
+  EXPECT_EQ(DecodeLeaseChunk(bytes).code(), StatusCode::kCorruption);
+}
+
+TEST(LeaseChunk, NumbersThatNoLeaseHadAreCorruption) {
+  ASSERT_TRUE(DecodeLeaseChunk(EncodeLeaseChunk({SomeRecord()})).ok());
+  std::vector<LeaseRecord> bad(7, SomeRecord());
+  bad[0].task.subqueue = -1;
+  bad[1].task.level.id.value = 0;
+  bad[2].epoch.value = 0;
+  bad[3].deadline.ns = -1;
+  bad[4].duration = Duration::zero();
+  bad[5].duration = seconds(-30);
+  bad[6].duration = Duration::max();
+  for (const LeaseRecord& record : bad) {
+    EXPECT_EQ(DecodeLeaseChunk(EncodeLeaseChunk({record})).code(), StatusCode::kCorruption);
+  }
+}
+
+TEST_F(JournalTest, AChunkUnderAKeyThatIsNoneFaultsTheQueueOnly) {
+  const std::string bytes = EncodeLeaseChunk({SomeRecord()});
+  LeaseJournal journal;
+  EXPECT_EQ(journal.Load(ParseLeaseChunkKey("L"), bytes).code(), StatusCode::kCorruption);
+  EXPECT_EQ(journal.Load(ParseLeaseChunkKey(LeaseChunkKey(0)), bytes).code(),
+            StatusCode::kCorruption);
+  EXPECT_TRUE(journal.Load(4, bytes).ok());
+  EXPECT_EQ(journal.Load(4, bytes).code(), StatusCode::kCorruption);
+  EXPECT_EQ(journal.Load(~std::uint64_t{0}, bytes).code(), StatusCode::kCorruption);
+}
+
 TEST_F(JournalTest, AChunkGoesWithItsLastLease) {
   Give(1);
   Give(2);

@@ -71,6 +71,17 @@ TEST(TaskRecord, EveryCutBeforeThePayloadIsCorruption) {
             StatusCode::kCorruption);
 }
 
+// Every record has one spelling: a number with spare bytes was not written by us.
+TEST(TaskRecord, LongWayOfWritingANumberIsCorruption) {
+  const std::string shortest = EncodeTaskRecord(TaskRecord{});
+  for (std::size_t at = 1; at < shortest.size(); ++at) {
+    std::string longer = shortest;
+    longer[at] = '\x80';
+    longer.insert(at + 1, 1, '\0');
+    EXPECT_EQ(DecodeTaskRecord(longer).code(), StatusCode::kCorruption) << at;
+  }
+}
+
 TEST(DeadTask, RoundTrips) {
   const std::string record = EncodeTaskRecord(Sample());
   const std::string bytes = EncodeDeadTask(

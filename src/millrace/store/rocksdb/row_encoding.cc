@@ -131,7 +131,8 @@ Status DecodeTask(std::string_view value, TaskRow& row) {
     return Damaged("task row");
   }
   row.expiry_time = WallTime{};
-  if ((flags & kTaskHasExpiry) != 0 && !TakeOrdered64(value, row.expiry_time.ns)) {
+  if ((flags & kTaskHasExpiry) != 0 &&
+      (!TakeOrdered64(value, row.expiry_time.ns) || !row.expiry_time.is_set())) {
     return Damaged("task row");
   }
   row.payload.assign(value);

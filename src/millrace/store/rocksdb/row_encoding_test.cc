@@ -123,6 +123,17 @@ TEST(RowEncoding, TaskRoundTripAndEveryShortValue) {
 
 // Metadata carries its own checksum: any one wrong bit is found, and so is a row under another
 // queue's key.
+// The flag says that there is one, so it is not the one that stands for none.
+TEST(RowEncoding, ExpiryThatIsNotSetIsDamage) {
+  std::string bytes;
+  TaskRow row;
+  row.expiry_time = WallTime{1};
+  EncodeTaskHeader(row, bytes);
+  EXPECT_TRUE(DecodeTask(bytes, row).ok());
+  bytes.back() = '\0';
+  EXPECT_EQ(DecodeTask(bytes, row).code(), StatusCode::kCorruption);
+}
+
 TEST(RowEncoding, MetadataFindsEveryFlippedBit) {
   std::string key;
   BuildKeyPrefix(RowKind::kMetadata, EncodeQueueKey(kQueue), key);
