@@ -269,3 +269,14 @@ def test_unknown_methods_and_bytes_that_are_no_message(shared):
         with pytest.raises(grpc.RpcError) as caught:
             channel.unary_unary("/millrace.v1.QueueService/Enqueue")(b"\xff\xff\xff\xff", timeout=10)
         assert caught.value.code() in (Code.INVALID_ARGUMENT, Code.INTERNAL)
+
+
+def test_bytes_that_are_no_text_leave_no_lines_of_their_own(shared):
+    """A client's bad bytes are its own error; they do not write into the server's log past its level and format."""
+    before = len(shared.log_text())
+    with grpc.insecure_channel(shared.address) as channel:
+        for method in ("Enqueue", "Lease", "Complete", "Describe"):
+            with pytest.raises(grpc.RpcError) as caught:
+                channel.unary_unary(f"/millrace.v1.QueueService/{method}")(b"\x0a\x02\xff\xfe", timeout=10)
+            assert caught.value.code() in (Code.INVALID_ARGUMENT, Code.INTERNAL)
+    assert "protobuf" not in shared.log_text()[before:]

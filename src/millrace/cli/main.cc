@@ -1,3 +1,4 @@
+#include <google/protobuf/stubs/logging.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -12,6 +13,9 @@ int main(int argc, char** argv) {
   // A reader that goes away (`| head`) is a failed write here, and no reason to leave work half
   // done.
   std::signal(SIGPIPE, SIG_IGN);
+  // What protobuf finds wrong with a peer's bytes comes back as a failed parse; its own lines would
+  // go past our log, as many as a client cares to cause.
+  google::protobuf::SetLogHandler(nullptr);
   std::ios::sync_with_stdio(false);
   millrace::cli::Context context{.in = std::cin, .out = std::cout, .err = std::cerr};
   context.err_is_terminal = isatty(STDERR_FILENO) == 1;
