@@ -29,6 +29,11 @@ if(MILLRACE_WERROR)
   list(APPEND MILLRACE_WARNINGS -Werror)
 endif()
 
+option(MILLRACE_FUZZ "Build fuzz targets for libFuzzer (clang only)" OFF)
+if(MILLRACE_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
 if(MILLRACE_SANITIZE)
   add_compile_options(-fsanitize=${MILLRACE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${MILLRACE_SANITIZE})
