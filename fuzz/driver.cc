@@ -155,7 +155,7 @@ class Mutator {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::uint64_t inputs = 2'000;
+  std::uint64_t inputs = 8'000;
   std::optional<std::uint64_t> only_seed;
   std::vector<std::string> paths;
   for (int i = 1; i < argc; ++i) {
