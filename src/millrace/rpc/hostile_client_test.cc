@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -23,6 +24,7 @@ namespace {
 constexpr std::uint32_t kNoError = 0;
 constexpr std::uint32_t kProtocolError = 1;
 constexpr std::uint32_t kFlowControlError = 3;
+constexpr std::uint32_t kStreamClosed = 5;
 constexpr std::uint32_t kRefusedStream = 7;
 constexpr std::uint32_t kEnhanceYourCalm = 11;
 
@@ -50,6 +52,14 @@ class HostileClientTest : public testing::Test {
     };
     services.unary[kBig] = [](std::unique_ptr<ServerCall> call) {
       call->FinishOk(std::string(1 << 20, 'b'));
+    };
+    services.streaming["/test.Echo/Large"] = [this](std::unique_ptr<ServerStream> stream) {
+      ServerStream& writing = *stream;
+      writing.Write(std::string(100'000, 'b'), [this, stream = std::move(stream)](bool more) {
+        EXPECT_TRUE(more);
+        stream->Finish({});
+        loop_->Post([this] { large_finished_.set_value(); });  // Behind what Finish posted.
+      });
     };
     services.streaming["/test.Echo/Stuck"] = [this](std::unique_ptr<ServerStream> stream) {
       MutexLock lock(mutex_);
@@ -97,6 +107,7 @@ class HostileClientTest : public testing::Test {
   SystemClock clock_;
   NullLog log_;
   std::atomic<int> parked_ = 0;
+  std::promise<void> large_finished_;
   Mutex mutex_;
   std::vector<std::unique_ptr<ServerStream>> stuck_ MR_GUARDED_BY(mutex_);
   std::unique_ptr<exec::EventLoop> loop_ = exec::EventLoop::Create("server", clock_);
@@ -410,6 +421,67 @@ TEST_F(HostileClientTest, AStreamThatIsNotReadStopsItsClientAlone) {
   const Received& received = peer->ReadUntilStreamEnds(1);
   EXPECT_TRUE(received.closed || (received.streams.at(1).reset &&
                                   received.streams.at(1).reset_code == kFlowControlError));
+}
+
+TEST_F(HostileClientTest, AStreamThatEndsWhileItsWindowIsShutSendsTheRestFirst) {
+  StartServer({});
+  const auto peer = NewPeer();
+  peer->Send(Preface() + Request(1, "/test.Echo/Large", ""));
+  peer->ReadUntil([](const Received& r) {
+    return r.streams.count(1) != 0 && r.streams.at(1).data.size() == 65'535;
+  });
+  large_finished_.get_future().wait();
+  for (const std::uint32_t window : {0u, 1u}) {
+    peer->Send(Frame(frame::kWindowUpdate, 0, window, Number32(1 << 20)));
+  }
+  const Received::Stream& answer = peer->ReadUntilStreamEnds(1).streams.at(1);
+  EXPECT_TRUE(answer.data == GrpcMessage(std::string(100'000, 'b')));
+  EXPECT_EQ(answer.Field("grpc-status"), "0");
+}
+
+TEST_F(HostileClientTest, WhatIsNoGrpcIsAnsweredInPlainText) {
+  StartServer({});
+  Fields fields = RequestFields(kEcho);
+  fields[0].second = "GET";
+  const auto peer = NewPeer();
+  // Without the request's end: it is not reset before it sends more than it should.
+  peer->Send(Preface() + Frame(frame::kHeaders, frame::kEndHeaders, 1, HeaderBlock(fields)));
+  const Received& received = peer->ReadUntilStreamEnds(1);
+  EXPECT_EQ(received.streams.at(1).Field("content-type"), "text/plain");
+  EXPECT_EQ(received.streams.at(1).data, "gRPC calls are POST requests\n");
+  EXPECT_FALSE(received.streams.at(1).reset);
+  peer->Send(Frame(frame::kData, 0, 1, std::string(16'000, 'x')) +
+             Frame(frame::kData, 0, 1, std::string(1'000, 'x')));
+  peer->ReadUntil([](const Received& r) { return r.streams.at(1).reset; });
+  EXPECT_EQ(received.streams.at(1).reset_code, kNoError);
+}
+
+TEST_F(HostileClientTest, FramesOnAStreamThatTheClientEndedAreAConnectionError) {
+  StartServer({});
+  const std::string headers = Frame(frame::kHeaders, frame::kEndHeaders | frame::kEndStream, 1,
+                                    HeaderBlock(RequestFields(kEcho)));
+  const std::string data = Frame(frame::kData, frame::kEndStream, 1, "x");
+  const std::string reset = Frame(frame::kReset, 0, 1, Number32(8));
+  const std::string request = Request(1, kEcho, "x");
+  for (const std::string& late : {headers, data}) {
+    const auto ended = NewPeer();
+    ended->Send(Preface() + request);
+    ended->ReadUntilStreamEnds(1);
+    ended->Send(late);
+    EXPECT_EQ(ended->ReadUntilClosed().go_away_code, kStreamClosed);
+
+    const auto gave_up = NewPeer();
+    gave_up->Send(Preface() + Request(1, kPark, "x") + reset + late);
+    EXPECT_EQ(gave_up->ReadUntilClosed().go_away_code, kStreamClosed);
+  }
+  // Not what was under way when the server cut the stream short.
+  const auto innocent = NewPeer();
+  innocent->Send(Preface() + Frame(frame::kHeaders, frame::kEndHeaders, 1,
+                                   HeaderBlock(RequestFields("/no.Such/Method"))));
+  innocent->ReadUntil(
+      [](const Received& r) { return r.streams.count(1) != 0 && r.streams.at(1).reset; });
+  innocent->Send(data + Request(3, kEcho, "x"));
+  EXPECT_EQ(innocent->ReadUntilStreamEnds(3).streams.at(3).Field("grpc-status"), "0");
 }
 
 TEST_F(HostileClientTest, ConnectionsAboveTheLimitAreClosedAtOnce) {

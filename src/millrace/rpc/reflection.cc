@@ -32,6 +32,7 @@ void AddFile(const FileDescriptor& file, std::set<std::string>* seen,
   if (!seen->insert(file.name()).second) return;
   FileDescriptorProto proto;
   file.CopyTo(&proto);
+  file.CopyJsonNameTo(&proto);  // Some tools take the JSON names from nowhere else.
   response->mutable_file_descriptor_response()->add_file_descriptor_proto(
       proto.SerializeAsString());
   for (int i = 0; i < file.dependency_count(); ++i) AddFile(*file.dependency(i), seen, response);

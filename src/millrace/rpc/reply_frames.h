@@ -14,6 +14,8 @@ namespace millrace::rpc {
 // A reply of headers only; `http_status` may be something else than 200.
 void SubmitTrailersOnly(nghttp2_session* session, const CallState& call,
                         std::string_view http_status, bool list_encodings = false);
+// The status' message as text, for what is no gRPC call.
+void SubmitPlainText(nghttp2_session* session, CallState& call, std::string_view http_status);
 // Headers, then the messages that ProduceReplyData has, then trailers.
 void SubmitHeadersAndData(nghttp2_session* session, CallState& call,
                           nghttp2_data_source_read_callback read_data);

@@ -16,6 +16,7 @@ void RequestHead::Begin() {
   is_post_ = false;
   is_grpc_ = false;
   gzip_ = false;
+  accepts_gzip_ = false;
   unknown_encoding_ = false;
   if (!fault_.ok()) fault_ = {};
 }
@@ -51,6 +52,8 @@ void RequestHead::OnHeader(std::string_view name, std::string_view value, const 
   } else if (name == "grpc-encoding") {
     gzip_ = value == "gzip";
     unknown_encoding_ = !gzip_ && value != "identity";
+  } else if (name == "grpc-accept-encoding") {
+    accepts_gzip_ |= ListsToken(value, "gzip");
   } else if (name.starts_with("grpc-") && name != "grpc-trace-bin" && name != "grpc-tags-bin") {
     return;
   } else if (name != "te" && name != "user-agent" && name != "accept-encoding" &&

@@ -33,6 +33,9 @@ class RequestHead {
   // Null when the path names none, or was missing.
   [[nodiscard]] Method* method() const { return method_; }
   [[nodiscard]] bool gzip() const { return gzip_; }
+  [[nodiscard]] bool accepts_gzip() const { return accepts_gzip_; }
+  // Whatever else is wrong with it.
+  [[nodiscard]] bool is_grpc_call() const { return is_post_ && is_grpc_; }
   [[nodiscard]] bool unknown_encoding() const { return unknown_encoding_; }
 
  private:
@@ -47,6 +50,7 @@ class RequestHead {
   bool is_post_ = false;
   bool is_grpc_ = false;
   bool gzip_ = false;
+  bool accepts_gzip_ = false;
   bool unknown_encoding_ = false;
   RpcStatus fault_;
 };

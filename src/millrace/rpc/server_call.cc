@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "millrace/base/check.h"
+#include "millrace/rpc/gzip.h"
 
 namespace millrace::rpc {
 namespace {
@@ -17,6 +18,7 @@ class UnaryHandle final : public ServerCall {
   }
 
   [[nodiscard]] std::string_view request() const override { return state_->request; }
+  [[nodiscard]] bool request_compressed() const override { return state_->request_compressed; }
   [[nodiscard]] const Metadata& metadata() const override { return state_->metadata; }
   [[nodiscard]] Instant deadline() const override { return state_->deadline; }
   [[nodiscard]] std::string_view peer() const override { return *state_->peer; }
@@ -28,15 +30,21 @@ class UnaryHandle final : public ServerCall {
   void AddTrailer(std::string name, std::string value) override {
     state_->MutableHandlerMetadata().trailers.emplace_back(std::move(name), std::move(value));
   }
+  void CompressResponse() override { compress_ = state_->accepts_gzip; }
   void Finish(RpcStatus status, std::string response) override {
     MR_CHECK(!finished_);
     finished_ = true;
+    if (compress_ && status.ok()) {
+      response = Gzip(response);
+      state_->MutableHandlerMetadata().gzip = true;
+    }
     state_->Finish(std::move(status), std::move(response));
   }
 
  private:
   const std::shared_ptr<CallState> state_;
   bool finished_ = false;
+  bool compress_ = false;
 };
 
 class StreamHandle final : public ServerStream {
@@ -58,8 +66,18 @@ class StreamHandle final : public ServerStream {
     state_->MutableHandlerMetadata().trailers.emplace_back(std::move(name), std::move(value));
   }
   void Read(ReadCallback done) override { state_->Read(std::move(done)); }
+  [[nodiscard]] bool read_compressed() const override {
+    return state_->streaming->inbox.taken_compressed();
+  }
+  void CompressWrites(bool on) override {
+    const bool possible = announce_gzip_ || !wrote_;
+    compress_ = on && possible && state_->accepts_gzip;
+    announce_gzip_ |= compress_;
+  }
   void Write(std::string message, WriteCallback done) override {
-    state_->Write(std::move(message), std::move(done));
+    wrote_ = true;
+    if (compress_) message = Gzip(message);
+    state_->Write({std::move(message), compress_}, announce_gzip_, std::move(done));
   }
   void Finish(RpcStatus status) override {
     MR_CHECK(!finished_);
@@ -70,6 +88,9 @@ class StreamHandle final : public ServerStream {
  private:
   const std::shared_ptr<CallState> state_;
   bool finished_ = false;
+  bool compress_ = false;
+  bool announce_gzip_ = false;
+  bool wrote_ = false;
 };
 
 }  // namespace
@@ -164,17 +185,21 @@ void CallState::Read(ServerStream::ReadCallback done) {
   });
 }
 
-void CallState::Write(std::string message, ServerStream::WriteCallback done) {
+void CallState::Write(OutgoingMessage message, bool announce_gzip,
+                      ServerStream::WriteCallback done) {
   Metadata headers;
   if (handler_metadata != nullptr) headers.swap(handler_metadata->headers);
-  loop.Post([call = shared_from_this(), message = std::move(message), done = std::move(done),
-             headers = std::move(headers)]() mutable {
+  loop.Post([call = shared_from_this(), message = std::move(message), announce_gzip,
+             done = std::move(done), headers = std::move(headers)]() mutable {
     if (call->sink == nullptr || call->replied) {
       done(false);
       return;
     }
-    if (!call->streaming->headers_sent) call->MutableReply().headers = std::move(headers);
-    call->streaming->outbox.Write({std::move(message), false}, std::move(done));
+    if (!call->streaming->headers_sent) {
+      call->MutableReply().headers = std::move(headers);
+      call->reply->gzip = announce_gzip;
+    }
+    call->streaming->outbox.Write(std::move(message), std::move(done));
     call->sink->OnWritten(*call);
   });
 }

@@ -29,6 +29,7 @@ class CallState;
 struct HandlerMetadata {
   Metadata headers;
   Metadata trailers;
+  bool gzip = false;  // The unary response is compressed.
 };
 
 // What a call's handle asks of the connection. Thread: the connection's loop.
@@ -63,6 +64,11 @@ struct CallReply {
   Metadata headers;
   Metadata trailers;
   MessageWriter writer;
+  bool gzip = false;  // The headers say that messages may be compressed.
+  // An answer in plain text: the status' message.
+  bool plain = false;
+  std::uint32_t plain_sent = 0;
+  std::uint32_t discarded_bytes = 0;  // Of the request, since then.
 };
 
 struct PooledDelete {
@@ -87,7 +93,8 @@ class CallState : public std::enable_shared_from_this<CallState> {
   [[nodiscard]] bool cancelled() const { return cancelled_.load(std::memory_order_acquire); }
   void Finish(RpcStatus with_status, std::string with_response) MR_EXCLUDES(mutex_);
   void Read(ServerStream::ReadCallback done);
-  void Write(std::string message, ServerStream::WriteCallback done);
+  // `announce_gzip`: this message or a later one may be compressed.
+  void Write(OutgoingMessage message, bool announce_gzip, ServerStream::WriteCallback done);
 
   // --- The loop's thread.
   // Runs the cancel closure unless the handler has finished the call.
@@ -103,6 +110,8 @@ class CallState : public std::enable_shared_from_this<CallState> {
   std::string request;
   Metadata metadata;
   Instant deadline = Instant::Max();
+  bool accepts_gzip = false;
+  bool request_compressed = false;
 
   // --- The handler's; passed on with what it writes and finishes. Null = none.
   std::unique_ptr<HandlerMetadata> handler_metadata;

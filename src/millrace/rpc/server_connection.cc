@@ -14,6 +14,8 @@ namespace {
 
 constexpr std::int32_t kStreamWindowBytes = 1 << 20;
 constexpr std::int32_t kConnectionWindowBytes = 4 << 20;
+// Of a request that is no gRPC call; it is not wanted, but cut short only when it is long.
+constexpr std::uint32_t kPlainRequestBytesMax = 16u << 10;
 constexpr std::array<std::uint8_t, 8> kDrainPing = {'d', 'r', 'a', 'i', 'n', 'i', 'n', 'g'};
 
 }  // namespace
@@ -75,12 +77,17 @@ void ServerConnection::OnRequestHeaders(CallState& call) {
   if (!verdict.ok()) {
     call.replied = true;
     call.MutableReply().status = std::move(verdict);
-    SubmitTrailersOnly(session_, call, http_status, head_.unknown_encoding());
+    if (head_.is_grpc_call() || http_status == "431") {
+      SubmitTrailersOnly(session_, call, http_status, head_.unknown_encoding());
+    } else {
+      SubmitPlainText(session_, call, http_status);
+    }
     socket_.ScheduleFlush();
     return;
   }
   call.metadata = std::move(head_.metadata);
   call.gzip = head_.gzip();
+  call.accepts_gzip = head_.accepts_gzip();
   call.deadline = head_.deadline();
   if (call.deadline != Instant::Max()) {
     call.deadline_timer = loop_.PostAt(call.deadline, [this, &call] { OnDeadline(call); });
@@ -103,6 +110,16 @@ void ServerConnection::OnRequestData(CallState& call, std::string_view data) {
   const std::size_t may_come_again =
       to_be_read ? call.streaming->inbox.Withhold(data.size()) : data.size();
   if (may_come_again > 0) nghttp2_session_consume_stream(session_, call.stream_id, may_come_again);
+  if (call.replied && call.reply->plain) {
+    CallReply& reply = *call.reply;
+    reply.discarded_bytes += static_cast<std::uint32_t>(data.size());
+    if (reply.discarded_bytes > kPlainRequestBytesMax &&
+        reply.plain_sent == reply.status.message.size()) {
+      // All is said, and the client goes on and on.
+      nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, call.stream_id, NGHTTP2_NO_ERROR);
+      socket_.ScheduleFlush();
+    }
+  }
   while (!call.replied) {
     if (call.streaming == nullptr && !Charge(call, data.size())) {
       Reply(call, {Code::kResourceExhausted, "too many request bytes wait on this connection", {}});
@@ -155,9 +172,10 @@ void ServerConnection::OnRequestMessage(CallState& call) {
   }
   call.has_message = true;
   if (call.streaming != nullptr) {
-    call.streaming->inbox.Push(std::move(message));
+    call.streaming->inbox.Push(std::move(message), compressed);
   } else {
     call.request = std::move(message);
+    call.request_compressed = compressed;
   }
 }
 
@@ -210,7 +228,8 @@ void ServerConnection::OnFinished(CallState& call, RpcStatus status, std::string
     } else {
       buffered_reply_bytes_ += bytes;
       call.reply_charged_bytes = static_cast<std::uint32_t>(bytes);
-      reply.writer.Begin({std::move(response), false});
+      reply.gzip = metadata != nullptr && metadata->gzip;
+      reply.writer.Begin({std::move(response), reply.gzip});
     }
   }
   Reply(call, std::move(status));
@@ -308,6 +327,12 @@ void ServerConnection::OnSocketLost(std::string_view why) {
     log_.Write(LogLevel::kDebug, "rpc", "connection over", {{"peer", *peer_}, {"reason", why}});
   }
   Close();
+}
+
+bool ServerConnection::OnBytes(std::string_view bytes) {
+  if (ended_streams_.Feed(bytes)) return true;
+  GoAway(NGHTTP2_STREAM_CLOSED, "a frame of a stream that has ended");
+  return false;
 }
 
 void ServerConnection::OnBytesRead(std::size_t bytes) {

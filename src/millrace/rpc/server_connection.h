@@ -11,6 +11,7 @@
 #include "millrace/base/function.h"
 #include "millrace/base/log.h"
 #include "millrace/exec/event_loop.h"
+#include "millrace/rpc/ended_stream_watch.h"
 #include "millrace/rpc/method_table.h"
 #include "millrace/rpc/peer_conduct.h"
 #include "millrace/rpc/request_head.h"
@@ -71,6 +72,7 @@ class ServerConnection final : private CallSink, private SessionSocket::Owner {
 
   // SessionSocket::Owner
   void OnSocketLost(std::string_view why) override;
+  bool OnBytes(std::string_view bytes) override;
   void OnBytesRead(std::size_t bytes) override;
   void OnFlushed() override;
 
@@ -99,6 +101,7 @@ class ServerConnection final : private CallSink, private SessionSocket::Owner {
   exec::TimerId idle_timer_ = 0;
   std::uint64_t calls_begun_at_idle_check_ = 0;
 
+  EndedStreamWatch ended_streams_;
   std::int32_t header_block_stream_ = 0;  // Of a header block begun and not ended; 0 = none.
   RequestHead head_;
   PeerConduct conduct_;

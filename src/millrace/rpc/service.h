@@ -36,6 +36,8 @@ class ServerCall {
 
   // Serialized request message, already decompressed. Good until Finish.
   [[nodiscard]] virtual std::string_view request() const = 0;
+  // Whether the client had compressed it.
+  [[nodiscard]] virtual bool request_compressed() const { return false; }
   [[nodiscard]] virtual const Metadata& metadata() const = 0;
   // Instant::Max() = none given by the client.
   [[nodiscard]] virtual Instant deadline() const = 0;
@@ -50,6 +52,9 @@ class ServerCall {
   // Metadata before the response; without a response (status not ok) it goes with the trailers.
   virtual void AddHeader(std::string /*name*/, std::string /*value*/) {}
   virtual void AddTrailer(std::string name, std::string value) = 0;
+
+  // Sends the response as gzip, if the client takes that. Before Finish.
+  virtual void CompressResponse() {}
 
   // Ends the call. `response` is sent only with an ok status. Once only.
   virtual void Finish(RpcStatus status, std::string response) = 0;
@@ -82,6 +87,11 @@ class ServerStream {
 
   // The client's next message; none once the client has sent its last one or the call is over.
   virtual void Read(ReadCallback done) = 0;
+  // Whether the client had compressed the message that Read gave last. Inside its callback only.
+  [[nodiscard]] virtual bool read_compressed() const { return false; }
+  // Messages written from now on are sent as gzip, or not, if the client takes that. The reply's
+  // headers announce it, so it works only when it was on at some time before the first Write.
+  virtual void CompressWrites(bool /*on*/) {}
   // `done` says when to write the next message, or with false that the call is over.
   virtual void Write(std::string message, WriteCallback done) = 0;
   // Ends the call after the messages written. Once only.

@@ -85,6 +85,12 @@ void SessionSocket::ReadInput() {
       owner_.OnSocketLost(received == 0 ? "connection closed by the peer" : std::strerror(errno));
       return;
     }
+    if (!owner_.OnBytes(
+            {reinterpret_cast<const char*>(buffer.data()), static_cast<std::size_t>(received)})) {
+      Flush();
+      if (!closed()) Linger();
+      return;
+    }
     const ssize_t taken =
         nghttp2_session_mem_recv(session_, buffer.data(), static_cast<std::size_t>(received));
     if (closed()) return;

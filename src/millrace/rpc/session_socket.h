@@ -24,6 +24,9 @@ class SessionSocket {
     // The socket is of no use any more; called once, then the owner closes it. Not called for
     // Close.
     virtual void OnSocketLost(std::string_view why) = 0;
+    // A batch of bytes will be given to the session. False = not this one, and none after it; the
+    // owner has said goodbye.
+    virtual bool OnBytes(std::string_view /*bytes*/) { return true; }
     // A batch of bytes was given to the session.
     virtual void OnBytesRead(std::size_t bytes) = 0;
     // The session has nothing to send and the socket took everything.

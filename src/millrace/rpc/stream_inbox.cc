@@ -11,7 +11,8 @@ bool StreamInbox::Take(std::optional<std::string>* message) {
   MR_CHECK(!reader_);
   message->reset();
   if (messages_.empty()) return ended_;
-  *message = std::move(messages_.front());
+  *message = std::move(messages_.front().bytes);
+  taken_compressed_ = messages_.front().compressed;
   messages_.pop_front();
   bytes_ -= (*message)->size() + kMessagePrefixBytes;
   return true;
@@ -22,16 +23,17 @@ void StreamInbox::Wait(Callback reader) {
   reader_ = std::move(reader);
 }
 
-void StreamInbox::Push(std::string message) {
+void StreamInbox::Push(std::string message, bool compressed) {
   if (ended_) return;
   if (reader_) {
+    taken_compressed_ = compressed;
     loop_.Post([done = std::move(reader_), message = std::move(message)]() mutable {
       done(std::move(message));
     });
     return;
   }
   bytes_ += message.size() + kMessagePrefixBytes;
-  messages_.push_back(std::move(message));
+  messages_.push_back({std::move(message), compressed});
 }
 
 void StreamInbox::End() {

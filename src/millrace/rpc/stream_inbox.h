@@ -27,11 +27,14 @@ class StreamInbox {
   // The next message, or none at the end; false when the reader has to wait.
   [[nodiscard]] bool Take(std::optional<std::string>* message);
   void Wait(Callback reader);
-  void Push(std::string message);
+  // `compressed`: it had come so; it is unpacked here.
+  void Push(std::string message, bool compressed = false);
   // No message comes any more; those here can still be read.
   void End();
   // End, and what was not read is dropped.
   void Close();
+  // Of the message given to the reader last.
+  [[nodiscard]] bool taken_compressed() const { return taken_compressed_; }
   [[nodiscard]] bool over() const { return ended_ && messages_.empty(); }
 
   // `received` bytes came. Says how many the peer may send again.
@@ -41,11 +44,16 @@ class StreamInbox {
 
  private:
   exec::Executor& loop_;
-  std::deque<std::string> messages_;
+  struct Message {
+    std::string bytes;
+    bool compressed;
+  };
+  std::deque<Message> messages_;
   std::size_t bytes_ = 0;  // Of messages_, with their prefixes.
   std::size_t withheld_ = 0;
   Callback reader_;
   bool ended_ = false;
+  bool taken_compressed_ = false;
 };
 
 }  // namespace millrace::rpc

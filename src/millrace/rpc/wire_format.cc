@@ -208,6 +208,18 @@ bool AppendReceivedMetadata(std::string_view name, std::string_view value, Metad
   return true;
 }
 
+bool ListsToken(std::string_view list, std::string_view token) {
+  while (!list.empty()) {
+    const std::size_t comma = std::min(list.find(','), list.size());
+    std::string_view entry = list.substr(0, comma);
+    list.remove_prefix(std::min(comma + 1, list.size()));
+    while (entry.starts_with(' ')) entry.remove_prefix(1);
+    while (entry.ends_with(' ')) entry.remove_suffix(1);
+    if (entry == token) return true;
+  }
+  return false;
+}
+
 bool IsGrpcContentType(std::string_view value) {
   constexpr std::string_view kType = "application/grpc";
   if (!value.starts_with(kType)) return false;

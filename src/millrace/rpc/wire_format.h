@@ -42,6 +42,9 @@ Code CodeOfHttpStatus(int http_status);
 [[nodiscard]] bool AppendReceivedMetadata(std::string_view name, std::string_view value,
                                           Metadata* out);
 
+// True when `token` is in a comma-separated list like that of grpc-accept-encoding.
+[[nodiscard]] bool ListsToken(std::string_view list, std::string_view token);
+
 // True for "application/grpc", "application/grpc+proto" and either with parameters.
 [[nodiscard]] bool IsGrpcContentType(std::string_view value);
 

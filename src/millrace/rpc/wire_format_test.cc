@@ -160,6 +160,15 @@ TEST(MetadataTest, DecodesBinaryValuesAndSplitsLists) {
           {"text", "a,b"}, {"x-bin", "f"}, {"x-bin", "fo"}, {"x-bin", "foo"}, {"y-bin", ""}}));
 }
 
+TEST(ListTest, FindsWholeTokensOnly) {
+  EXPECT_TRUE(ListsToken("gzip", "gzip"));
+  EXPECT_TRUE(ListsToken("identity, deflate , gzip", "gzip"));
+  EXPECT_TRUE(ListsToken(",gzip,", "gzip"));
+  EXPECT_FALSE(ListsToken("", "gzip"));
+  EXPECT_FALSE(ListsToken("gzip2,xgzip", "gzip"));
+  EXPECT_FALSE(ListsToken("identity,,", "gzip"));
+}
+
 TEST(ContentTypeTest, IsGrpcWithAnySubtypeOrParameter) {
   for (const char* good :
        {"application/grpc", "application/grpc+proto", "application/grpc;charset=x"}) {
