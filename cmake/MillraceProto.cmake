@@ -1,12 +1,15 @@
-# millrace_proto(NAME name PROTOS files... [DEPS proto libraries...])
+# millrace_proto(NAME name PROTOS files... [DEPS proto libraries...] [ROOT folder])
 #
-# Generates and compiles C++ for .proto files below proto/ into the library millrace_proto_<name>. Nothing
+# Generates and compiles C++ for .proto files below proto/ (or ROOT) into the library millrace_proto_<name>. Nothing
 # generated enters the source tree. The descriptor set serves gRPC reflection and needs no file at run time.
 find_package(Protobuf REQUIRED)
 
 function(millrace_proto)
-  cmake_parse_arguments(P "" "NAME" "PROTOS;DEPS" ${ARGN})
+  cmake_parse_arguments(P "" "NAME;ROOT" "PROTOS;DEPS" ${ARGN})
   set(root ${PROJECT_SOURCE_DIR}/proto)
+  if(P_ROOT)
+    set(root ${P_ROOT})
+  endif()
   set(out ${PROJECT_BINARY_DIR}/gen)
   file(MAKE_DIRECTORY ${out})
   set(sources)
