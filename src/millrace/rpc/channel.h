@@ -21,6 +21,16 @@ struct ChannelOptions {
   Duration backoff_min = std::chrono::milliseconds(50);  // Doubles to the max, +-20 % jitter.
   Duration backoff_max = std::chrono::seconds(5);
   std::size_t receive_message_bytes_max = 16u << 20;
+  std::size_t header_list_bytes_max = 16u << 10;  // Of a response, each of its two blocks.
+
+  // A PING when nothing was heard for so long while calls wait; 0 = never. Nothing heard for the
+  // timeout after it, and the connection is lost. Many servers take offence at less than five
+  // minutes; one that says so is asked half as often from then on.
+  Duration keepalive_time = Duration::zero();
+  Duration keepalive_timeout = std::chrono::seconds(20);
+  bool keepalive_without_calls = false;
+  // Closes a connection without calls after one to two times this; 0 = never.
+  Duration idle_timeout = Duration::zero();
 };
 
 struct CallOptions {
@@ -41,7 +51,8 @@ struct CallResult {
   bool never_sent = false;  // It failed, and surely no byte of it reached a server.
 };
 
-// Client side of one target: keeps connections, reconnects with back-off, multiplexes calls.
+// Client side of one target: keeps connections, reconnects with back-off, multiplexes calls. A call
+// goes to the connection with the fewest; when each has as many as its server takes, it waits.
 //
 // Thread: any. `done` runs on the channel's loop, exactly once for every call and never inside
 // Call, also at destruction (CANCELLED). Destruction on another thread returns when the last one

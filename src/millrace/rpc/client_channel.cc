@@ -10,7 +10,6 @@ namespace {
 
 // A call that servers keep refusing is given back to the caller.
 constexpr int kAttemptsMax = 5;
-constexpr std::size_t kResponseHeaderBytesMax = 16u << 10;
 
 std::string AuthorityOf(const std::string& target) {
   return target.starts_with("unix:") ? "localhost" : target;
@@ -19,11 +18,13 @@ std::string AuthorityOf(const std::string& target) {
 }  // namespace
 
 ClientChannel::ClientChannel(exec::EventLoop& loop, ChannelOptions options)
-    : loop_(loop), options_(std::move(options)), authority_(AuthorityOf(options_.target)) {
+    : loop_(loop),
+      options_(std::move(options)),
+      authority_(AuthorityOf(options_.target)),
+      keepalive_time_(options_.keepalive_time) {
   MR_CHECK(options_.connections_max > 0);
   for (int i = 0; i < options_.connections_max; ++i) {
-    slots_.push_back(std::make_unique<Slot>());
-    slots_.back()->next_backoff = options_.backoff_min;
+    slots_.push_back(std::make_unique<Slot>(options_));
   }
 }
 
@@ -147,6 +148,10 @@ void ClientChannel::Shutdown() {
 
 void ClientChannel::EnsureConnecting() {
   for (const auto& slot : slots_) {
+    const ClientConnection* connection = slot->connection.get();
+    if (connection != nullptr && connection->ready() && connection->calls_open() == 0) return;
+  }
+  for (const auto& slot : slots_) {
     if (slot->connection == nullptr && slot->resolver == nullptr && slot->backoff_timer == 0) {
       Connect(*slot);
     }
@@ -168,22 +173,19 @@ void ClientChannel::OnResolved(Slot& slot, Result<std::vector<SocketAddress>> ad
     return;
   }
   slot.connection = std::make_unique<ClientConnection>(
-      loop_, std::move(addresses).value(), authority_,
-      loop_.clock().Now() + options_.connect_timeout, static_cast<ClientConnection::Owner&>(*this));
+      loop_, std::move(addresses).value(), authority_, options_, keepalive_time_,
+      static_cast<ClientConnection::Owner&>(*this));
 }
 
 void ClientChannel::BackOff(Slot& slot, const std::string& why) {
   last_error_ = why;
-  const Duration base = slot.next_backoff;
-  slot.next_backoff = std::min(base * 2, options_.backoff_max);
-  // +-20 %, in steps of a thousandth.
-  const Duration wait = base * static_cast<std::int64_t>(800 + random_.Below(401)) / 1000;
-  slot.backoff_timer = loop_.PostAt(loop_.clock().Now() + wait, [this, &slot] {
-    slot.backoff_timer = 0;
-    // Without calls there is nothing to connect for.
-    if (!calls_.empty()) Connect(slot);
-  });
-  FailWaiting(why);
+  slot.backoff_timer =
+      loop_.PostAt(loop_.clock().Now() + slot.backoff.Next(random_), [this, &slot] {
+        slot.backoff_timer = 0;
+        // Without calls there is nothing to connect for.
+        if (!calls_.empty()) Connect(slot);
+      });
+  if (!Hopeful()) FailWaiting(why);
 }
 
 ClientChannel::Slot& ClientChannel::SlotOf(const ClientConnection& connection) {
@@ -201,12 +203,13 @@ void ClientChannel::DestroyLater(std::unique_ptr<ClientConnection> connection) {
 void ClientChannel::OnConnectionReady(ClientConnection& connection) {
   Slot& slot = SlotOf(connection);
   slot.was_ready = true;
-  slot.next_backoff = options_.backoff_min;
+  slot.backoff.Reset();
   PlaceWaiting();
 }
 
-void ClientChannel::OnConnectionDraining(ClientConnection& connection) {
+void ClientChannel::OnConnectionDraining(ClientConnection& connection, bool too_many_pings) {
   Slot& slot = SlotOf(connection);
+  if (too_many_pings) keepalive_time_ *= 2;
   draining_.push_back(std::move(slot.connection));
   // The server asked to go elsewhere; nothing failed, so connecting again need not wait.
   if (!shut_down_ && !calls_.empty()) Connect(slot);
@@ -234,23 +237,38 @@ void ClientChannel::OnConnectionClosed(ClientConnection& connection, std::string
 
 // --- Calls.
 
-void ClientChannel::Place(ClientCall& call) {
+ClientConnection* ClientChannel::FindRoom() const {
   ClientConnection* best = nullptr;
-  bool connecting = false;
   for (const auto& slot : slots_) {
     ClientConnection* connection = slot->connection.get();
-    if (connection == nullptr || !connection->ready()) {
-      connecting = connecting || slot->backoff_timer == 0;
-      continue;
-    }
+    if (connection == nullptr || !connection->ready() || !connection->has_room()) continue;
     if (best == nullptr || connection->calls_open() < best->calls_open()) best = connection;
   }
-  if (best != nullptr) {
-    ++call.attempts;
-    call.reply.emplace(call.stream == nullptr, options_.receive_message_bytes_max,
-                       kResponseHeaderBytesMax);
-    best->Start(call);
-  } else if (connecting || call.options.wait_for_ready) {
+  return best;
+}
+
+bool ClientChannel::Hopeful() const {
+  return std::any_of(slots_.begin(), slots_.end(), [](const auto& slot) {
+    return slot->connection != nullptr || slot->resolver != nullptr;
+  });
+}
+
+void ClientChannel::StartOn(ClientConnection& connection, ClientCall& call) {
+  ++call.attempts;
+  call.reply.emplace(call.stream == nullptr, options_.receive_message_bytes_max,
+                     options_.header_list_bytes_max);
+  connection.Start(call);
+}
+
+void ClientChannel::Place(ClientCall& call) {
+  ClientConnection* connection = FindRoom();
+  if (connection != nullptr) {
+    StartOn(*connection, call);
+  } else if (Hopeful() || call.options.wait_for_ready) {
+    // Calls that ended while they waited are dropped once they are more than those that live.
+    if (waiting_.size() > 2 * calls_.size()) {
+      std::erase_if(waiting_, [this](Channel::CallId id) { return Find(id) == nullptr; });
+    }
     waiting_.push_back(call.id);
   } else {
     EndWith(call, Code::kUnavailable, "cannot connect to " + options_.target + ": " + last_error_);
@@ -258,17 +276,20 @@ void ClientChannel::Place(ClientCall& call) {
 }
 
 void ClientChannel::PlaceWaiting() {
-  std::deque<Channel::CallId> waiting;
-  waiting.swap(waiting_);
-  for (const Channel::CallId id : waiting) {
-    const auto it = calls_.find(id);
-    if (it != calls_.end()) Place(*it->second);
+  while (!shut_down_ && !waiting_.empty()) {
+    ClientCall* call = Find(waiting_.front());
+    if (call != nullptr) {
+      ClientConnection* connection = FindRoom();
+      if (connection == nullptr) return;
+      waiting_.pop_front();
+      StartOn(*connection, *call);
+    } else {
+      waiting_.pop_front();
+    }
   }
 }
 
 void ClientChannel::FailWaiting(const std::string& why) {
-  // As long as another connection is ready nothing waits; as long as one is being made it may still
-  // come.
   std::deque<Channel::CallId> waiting;
   waiting.swap(waiting_);
   for (const Channel::CallId id : waiting) {

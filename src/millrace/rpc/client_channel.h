@@ -12,6 +12,7 @@
 #include "millrace/rpc/channel.h"
 #include "millrace/rpc/client_call.h"
 #include "millrace/rpc/client_connection.h"
+#include "millrace/rpc/connect_backoff.h"
 #include "millrace/rpc/resolver.h"
 
 namespace millrace::rpc {
@@ -40,13 +41,14 @@ class ClientChannel final : public std::enable_shared_from_this<ClientChannel>,
   void Shutdown();
 
  private:
-  // A place for one connection. With connections_max of them all are kept open once the channel is
-  // used.
+  // A place for one connection. All are made once calls come while the ready ones are busy.
   struct Slot {
+    explicit Slot(const ChannelOptions& options)
+        : backoff(options.backoff_min, options.backoff_max) {}
     std::unique_ptr<ClientConnection> connection;
     std::unique_ptr<Resolver> resolver;
     exec::TimerId backoff_timer = 0;
-    Duration next_backoff{};
+    ConnectBackoff backoff;
     bool was_ready = false;
   };
 
@@ -57,6 +59,11 @@ class ClientChannel final : public std::enable_shared_from_this<ClientChannel>,
   Slot& SlotOf(const ClientConnection& connection);
   void DestroyLater(std::unique_ptr<ClientConnection> connection);
 
+  // The ready connection with the fewest calls that takes another one, or null.
+  ClientConnection* FindRoom() const;
+  // A connection is there or may come soon.
+  [[nodiscard]] bool Hopeful() const;
+  void StartOn(ClientConnection& connection, ClientCall& call);
   // Puts the call on a connection, into the waiting list, or ends it.
   void Place(ClientCall& call);
   void PlaceWaiting();
@@ -69,7 +76,8 @@ class ClientChannel final : public std::enable_shared_from_this<ClientChannel>,
 
   // ClientConnection::Owner
   void OnConnectionReady(ClientConnection& connection) override;
-  void OnConnectionDraining(ClientConnection& connection) override;
+  void OnConnectionRoom() override { PlaceWaiting(); }
+  void OnConnectionDraining(ClientConnection& connection, bool too_many_pings) override;
   void OnConnectionClosed(ClientConnection& connection, std::string why) override;
   void OnAttemptEnded(ClientCall& call, AttemptOutcome outcome) override;
 
@@ -80,8 +88,9 @@ class ClientChannel final : public std::enable_shared_from_this<ClientChannel>,
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<std::unique_ptr<ClientConnection>> draining_;
   std::unordered_map<Channel::CallId, std::unique_ptr<ClientCall>> calls_;
-  std::deque<Channel::CallId> waiting_;  // Ids of ended calls may still be in it.
+  std::deque<Channel::CallId> waiting_;  // Ids of ended calls may still be in it, but never most.
   std::string last_error_ = "not connected yet";
+  Duration keepalive_time_;
   bool shut_down_ = false;
 };
 

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -21,7 +22,8 @@ namespace {
 
 constexpr std::int32_t kStreamWindowBytes = 1 << 20;
 constexpr std::int32_t kConnectionWindowBytes = 4 << 20;
-constexpr std::size_t kHeaderBytesMax = 16u << 10;
+// nghttp2 sends no larger block; some room for what it adds.
+constexpr std::size_t kRequestHeaderBytesMax = 60u << 10;
 constexpr Duration kSendStallTimeout = std::chrono::seconds(30);
 constexpr int kUnacknowledgedMsMax = 20'000;
 constexpr int kKeepAliveIdleSeconds = 30;
@@ -71,7 +73,8 @@ struct ClientCallbacks {
         if ((frame->hd.flags & NGHTTP2_FLAG_ACK) == 0) self.OnSettings();
         return 0;
       case NGHTTP2_GOAWAY:
-        self.OnGoAway();
+        self.OnGoAway(frame->goaway.error_code,
+                      View(frame->goaway.opaque_data, frame->goaway.opaque_data_len));
         return 0;
       default:
         return 0;
@@ -137,13 +140,22 @@ const ClientCallbacks& Callbacks() {
 }  // namespace
 
 ClientConnection::ClientConnection(exec::EventLoop& loop, std::vector<SocketAddress> addresses,
-                                   std::string authority, Instant connect_until, Owner& owner)
+                                   std::string authority, const ChannelOptions& options,
+                                   Duration keepalive_time, Owner& owner)
     : loop_(loop),
+      options_(options),
       owner_(owner),
       authority_(std::move(authority)),
       addresses_(std::move(addresses)),
-      last_error_("no address") {
-  connect_timer_ = loop_.PostAt(connect_until, [this] {
+      last_error_("no address"),
+      keepalive_(
+          loop, {keepalive_time, options.keepalive_timeout, options.keepalive_without_calls},
+          [this] {
+            nghttp2_submit_ping(session_, NGHTTP2_FLAG_NONE, nullptr);
+            socket_->ScheduleFlush();
+          },
+          [this] { Close("the server does not answer"); }) {
+  connect_timer_ = loop_.PostAt(loop_.clock().Now() + options.connect_timeout, [this] {
     connect_timer_ = 0;
     Close("connecting took too long");
   });
@@ -213,7 +225,8 @@ void ClientConnection::OnConnected(int fd) {
   const std::array<nghttp2_settings_entry, 3> settings = {{
       {NGHTTP2_SETTINGS_ENABLE_PUSH, 0},
       {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, kStreamWindowBytes},
-      {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, kHeaderBytesMax},
+      {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE,
+       static_cast<std::uint32_t>(options_.header_list_bytes_max)},
   }};
   nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, settings.data(), settings.size());
   nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, 0, kConnectionWindowBytes);
@@ -224,19 +237,52 @@ void ClientConnection::OnConnected(int fd) {
 }
 
 void ClientConnection::OnSettings() {
+  if (state_ == State::kReady) owner_.OnConnectionRoom();
   if (state_ != State::kHandshake) return;
   state_ = State::kReady;
+  keepalive_.OnActivity(0);
+  if (options_.idle_timeout > Duration::zero()) ArmIdleTimer();
   if (connect_timer_ != 0) loop_.CancelTimer(std::exchange(connect_timer_, 0));
   owner_.OnConnectionReady(*this);
 }
 
-void ClientConnection::OnGoAway() {
+void ClientConnection::OnGoAway(std::uint32_t error, std::string_view text) {
   // nghttp2 ends the streams above the last one the server takes, as refused.
   if (state_ != State::kHandshake && state_ != State::kReady) return;
   const bool was_ready = state_ == State::kReady;
   state_ = State::kDraining;
-  if (was_ready) owner_.OnConnectionDraining(*this);
+  if (was_ready) {
+    owner_.OnConnectionDraining(*this,
+                                error == NGHTTP2_ENHANCE_YOUR_CALM && text == "too_many_pings");
+  }
   socket_->ScheduleFlush();
+}
+
+void ClientConnection::ArmIdleTimer() {
+  idle_timer_ = loop_.PostAt(loop_.clock().Now() + options_.idle_timeout,
+                             [this, begun_before = calls_begun_] {
+                               idle_timer_ = 0;
+                               if (state_ != State::kReady) return;
+                               if (!calls_.empty() || calls_begun_ != begun_before) {
+                                 ArmIdleTimer();
+                                 return;
+                               }
+                               state_ = State::kDraining;
+                               owner_.OnConnectionDraining(*this, false);
+                               nghttp2_session_terminate_session(session_, NGHTTP2_NO_ERROR);
+                               socket_->ScheduleFlush();
+                             });
+}
+
+bool ClientConnection::has_room() const {
+  return calls_.size() <
+         nghttp2_session_get_remote_settings(session_, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
+}
+
+void ClientConnection::EndAtOnce(ClientCall& call, RpcStatus status) {
+  call.result = {};
+  call.result.status = std::move(status);
+  owner_.OnAttemptEnded(call, AttemptOutcome::kFinal);
 }
 
 ClientCall* ClientConnection::Find(std::int32_t stream_id) {
@@ -260,6 +306,16 @@ void ClientConnection::Start(ClientCall& call) {
     fields.Add("grpc-timeout", FormatTimeout(call.options.deadline - loop_.clock().Now()));
   }
   fields.AddMetadata(call.options.metadata);
+  const std::size_t header_bytes_max = std::min<std::size_t>(
+      kRequestHeaderBytesMax,
+      nghttp2_session_get_remote_settings(session_, NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE));
+  if (fields.list_bytes() > header_bytes_max) {
+    EndAtOnce(call, {Code::kResourceExhausted,
+                     "request headers are larger than the server's limit of " +
+                         std::to_string(header_bytes_max) + " bytes",
+                     {}});
+    return;
+  }
   nghttp2_data_provider provider;
   provider.source.ptr = nullptr;
   provider.read_callback = ClientCallbacks::ReadData;
@@ -271,7 +327,7 @@ void ClientConnection::Start(ClientCall& call) {
     state_ = State::kDraining;
     call.result = {};
     call.result.status = {Code::kUnavailable, "connection has used up its streams", {}};
-    owner_.OnConnectionDraining(*this);
+    owner_.OnConnectionDraining(*this, false);
     owner_.OnAttemptEnded(call, AttemptOutcome::kNotStarted);
     socket_->ScheduleFlush();
     return;
@@ -279,6 +335,8 @@ void ClientConnection::Start(ClientCall& call) {
   call.connection = this;
   call.stream_id = stream_id;
   calls_.emplace(stream_id, &call);
+  ++calls_begun_;
+  keepalive_.OnActivity(calls_.size());
   socket_->ScheduleFlush();
 }
 
@@ -286,8 +344,9 @@ void ClientConnection::Forget(ClientCall& call) {
   calls_.erase(call.stream_id);
   call.connection = nullptr;
   if (state_ == State::kClosed) return;
-  nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, call.stream_id, NGHTTP2_CANCEL);
-  socket_->ScheduleFlush();
+  keepalive_.OnActivity(calls_.size());
+  Reset(call, NGHTTP2_CANCEL);
+  if (state_ == State::kReady) owner_.OnConnectionRoom();
 }
 
 void ClientConnection::Reset(const ClientCall& call, std::uint32_t error) {
@@ -367,6 +426,7 @@ void ClientConnection::OnStreamClosed(std::int32_t stream_id, std::uint32_t erro
   if (it == calls_.end()) return;
   ClientCall& call = *it->second;
   calls_.erase(it);
+  keepalive_.OnActivity(calls_.size());
   call.connection = nullptr;
   bool refused = false;
   call.result.status = call.reply->EndStatus(error, &refused);
@@ -378,6 +438,7 @@ void ClientConnection::OnStreamClosed(std::int32_t stream_id, std::uint32_t erro
   call.result.trailers = std::move(call.reply->trailers);
   if (!call.result.status.ok()) call.result.response.clear();
   owner_.OnAttemptEnded(call, refused ? AttemptOutcome::kNotStarted : AttemptOutcome::kFinal);
+  if (state_ == State::kReady) owner_.OnConnectionRoom();
 }
 
 void ClientConnection::OnSocketLost(std::string_view why) { Close(std::string(why)); }
@@ -401,6 +462,8 @@ void ClientConnection::Close(std::string why) {
   state_ = State::kClosed;
   alive_ = nullptr;
   DropConnecting();
+  keepalive_.Stop();
+  if (idle_timer_ != 0) loop_.CancelTimer(std::exchange(idle_timer_, 0));
   if (socket_ != nullptr) socket_->Close();
   while (!calls_.empty()) {
     ClientCall& call = *calls_.begin()->second;

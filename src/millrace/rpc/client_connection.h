@@ -11,6 +11,7 @@
 
 #include "millrace/exec/event_loop.h"
 #include "millrace/rpc/client_call.h"
+#include "millrace/rpc/client_keepalive.h"
 #include "millrace/rpc/session_socket.h"
 #include "millrace/rpc/socket_address.h"
 
@@ -21,7 +22,7 @@ namespace millrace::rpc {
 //   connecting -> ready (the server's SETTINGS came) -> draining (GOAWAY came, calls end) -> closed
 //
 // Thread: the loop's.
-// Bounds: 16 KiB of response headers a call; responses up to the channel's limit.
+// Bounds: as many calls as the server takes; headers and messages as the channel's options say.
 // Invariants: every call given to Start comes back through OnAttemptEnded once, unless Forget took
 // it away before. After OnConnectionClosed the owner destroys this at the end of the wake-up, not
 // inside the call.
@@ -30,8 +31,10 @@ class ClientConnection final : private SessionSocket::Owner {
   class Owner {
    public:
     virtual void OnConnectionReady(ClientConnection& connection) = 0;
-    // No new calls from here on.
-    virtual void OnConnectionDraining(ClientConnection& connection) = 0;
+    // There may be room for another call.
+    virtual void OnConnectionRoom() = 0;
+    // No new calls from here on. `too_many_pings`: the server complains.
+    virtual void OnConnectionDraining(ClientConnection& connection, bool too_many_pings) = 0;
     virtual void OnConnectionClosed(ClientConnection& connection, std::string why) = 0;
     virtual void OnAttemptEnded(ClientCall& call, AttemptOutcome outcome) = 0;
 
@@ -39,16 +42,19 @@ class ClientConnection final : private SessionSocket::Owner {
     ~Owner() = default;
   };
 
-  // Tries the addresses one after the other until one takes the connection or `connect_until` has
-  // passed.
+  // Tries the addresses one after the other until one takes the connection or the options'
+  // connect_timeout has passed. `options` live as long.
   ClientConnection(exec::EventLoop& loop, std::vector<SocketAddress> addresses,
-                   std::string authority, Instant connect_until, Owner& owner);
+                   std::string authority, const ChannelOptions& options, Duration keepalive_time,
+                   Owner& owner);
   ~ClientConnection();
   ClientConnection(const ClientConnection&) = delete;
   ClientConnection& operator=(const ClientConnection&) = delete;
 
   [[nodiscard]] bool ready() const { return state_ == State::kReady; }
   [[nodiscard]] std::size_t calls_open() const { return calls_.size(); }
+  // The server takes another call now. Only while ready.
+  [[nodiscard]] bool has_room() const;
 
   // Only while ready.
   void Start(ClientCall& call);
@@ -74,16 +80,20 @@ class ClientConnection final : private SessionSocket::Owner {
   void OnReplyEnd(ClientCall& call);
   void OnStreamClosed(std::int32_t stream_id, std::uint32_t error);
   void OnSettings();
-  void OnGoAway();
+  void OnGoAway(std::uint32_t error, std::string_view text);
+  // Ends the call that has not begun.
+  void EndAtOnce(ClientCall& call, RpcStatus status);
+  void ArmIdleTimer();
   ssize_t ProduceData(ClientCall& call, std::uint8_t* out, std::size_t room, std::uint32_t* flags);
   void Reset(const ClientCall& call, std::uint32_t error);
   ClientCall* Find(std::int32_t stream_id);
 
   void OnSocketLost(std::string_view why) override;
-  void OnBytesRead(std::size_t) override {}
+  void OnBytesRead(std::size_t) override { keepalive_.OnBytesRead(); }
   void OnFlushed() override;
 
   exec::EventLoop& loop_;
+  const ChannelOptions& options_;
   Owner& owner_;
   const std::string authority_;
   std::vector<SocketAddress> addresses_;
@@ -98,6 +108,9 @@ class ClientConnection final : private SessionSocket::Owner {
   std::unique_ptr<SessionSocket> socket_;
   nghttp2_session* session_ = nullptr;
   std::unordered_map<std::int32_t, ClientCall*> calls_;
+  ClientKeepalive keepalive_;
+  exec::TimerId idle_timer_ = 0;
+  std::uint64_t calls_begun_ = 0;
 };
 
 }  // namespace millrace::rpc

@@ -30,6 +30,12 @@ class HeaderFields {
 
   [[nodiscard]] const nghttp2_nv* data() const { return fields_.data(); }
   [[nodiscard]] std::size_t size() const { return fields_.size(); }
+  // As HTTP/2 counts them for SETTINGS_MAX_HEADER_LIST_SIZE.
+  [[nodiscard]] std::size_t list_bytes() const {
+    std::size_t bytes = 0;
+    for (const nghttp2_nv& field : fields_) bytes += field.namelen + field.valuelen + 32;
+    return bytes;
+  }
 
  private:
   void Append(std::string_view name, std::string_view value);

@@ -220,7 +220,7 @@ void RawPeer::OnFrame(std::uint8_t type, std::uint8_t flags, std::uint32_t strea
       if ((flags & frame::kAck) == 0) ++received_.settings;
       break;
     case frame::kPing:
-      if ((flags & frame::kAck) != 0) ++received_.ping_acks;
+      ++((flags & frame::kAck) != 0 ? received_.ping_acks : received_.pings);
       break;
     case frame::kGoAway:
       received_.go_away = true;

@@ -60,6 +60,7 @@ struct Received {
   std::string go_away_text;
   int settings = 0;
   int ping_acks = 0;
+  int pings = 0;
   bool closed = false;
 };
 
