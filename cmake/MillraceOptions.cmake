@@ -5,6 +5,7 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 option(MILLRACE_WERROR "Treat warnings as errors (CI does)" OFF)
+option(MILLRACE_MUTATIONS "Deliberate bugs that MILLRACE_MUTANT switches on, for scripts/mutation" OFF)
 set(MILLRACE_SANITIZE "" CACHE STRING "Sanitizers, comma separated: address,undefined or thread")
 
 find_program(MILLRACE_CCACHE ccache)
@@ -32,6 +33,10 @@ endif()
 option(MILLRACE_FUZZ "Build fuzz targets for libFuzzer (clang only)" OFF)
 if(MILLRACE_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
+if(MILLRACE_MUTATIONS)
+  add_compile_definitions(MILLRACE_MUTATIONS)
 endif()
 
 if(MILLRACE_SANITIZE)

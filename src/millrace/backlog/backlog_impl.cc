@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "millrace/base/check.h"
+#include "millrace/base/mutation.h"
 #include "millrace/core/expiry.h"
 
 namespace millrace::backlog {
@@ -50,7 +51,7 @@ BacklogManager::Impl::Impl(store::PhysicalQueueKey key, const BacklogConfig& con
       metrics_(metrics),
       log_(log),
       listener_(listener),
-      exclusive_(store.traits().exclusive),
+      exclusive_(store.traits().exclusive && !MR_MUTANT(idle_queue_keeps_timer)),
       lease_(key_, config_, random.Next(), strand, store, gate_, random, metrics),
       ledger_(lease_.nonce(), config_.range_size),
       writer_(key_, config_, strand, store, gate_, random, lease_, *this, metrics),
@@ -127,7 +128,9 @@ Status BacklogManager::Impl::Adopt(const TakenQueue& taken) {
   }
   ledger_.Load(taken.metadata, taken.state);
   for (const store::SubqueueMetadata& subqueue : stored) {
-    EnsureSubqueues(subqueues_.size() + 1, subqueue.ack_level);
+    EnsureSubqueues(subqueues_.size() + 1, MR_MUTANT(ack_level_not_restored)
+                                               ? store::TaskLevel{0, TaskId{0}}
+                                               : subqueue.ack_level);
     subqueues_.back()->RaiseTo(below_block);
   }
   if (stored.empty()) {
@@ -331,7 +334,7 @@ void BacklogManager::Impl::OnUpdateTimer() {
   if (state_ != State::kOwned) return;
   if (dirty_) {
     writer_.RequestWrite(false);
-  } else if (!exclusive_ && writer_.idle()) {
+  } else if (!exclusive_ && writer_.idle() && !MR_MUTANT(idle_owner_never_checks)) {
     StartRangeCheck();
   }
   for (const auto& subqueue : subqueues_) subqueue->CollectGarbage();
@@ -361,7 +364,8 @@ void BacklogManager::Impl::OnLeaseLost(const Status& status) {
   metrics_.condition_failures.Increment();
   no_final_update_ = true;
   Halt({StatusCode::kFenced, std::string(status.message())});
-  RequestUnload(UnloadCause::kConflict, status);
+  RequestUnload(MR_MUTANT(unload_cause_wrong) ? UnloadCause::kOtherError : UnloadCause::kConflict,
+                status);
 }
 
 void BacklogManager::Impl::OnDamaged(const Status& status) {
@@ -389,6 +393,7 @@ void BacklogManager::Impl::RequestUnload(UnloadCause cause, const Status& status
              {{"queue", key_.persistence_name},
               {"cause", UnloadCauseName(cause)},
               {"error", status.message()}});
+  if (MR_MUTANT(never_unloads)) return;
   listener_.OnUnloadRequested(cause, status);
 }
 

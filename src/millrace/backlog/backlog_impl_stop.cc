@@ -4,6 +4,7 @@
 
 #include "millrace/backlog/backlog_impl.h"
 #include "millrace/base/check.h"
+#include "millrace/base/mutation.h"
 
 namespace millrace::backlog {
 
@@ -43,7 +44,7 @@ void BacklogManager::Impl::EnterStopStep(StopStep step) {
 void BacklogManager::Impl::OnWriterEnded() {
   if (stop_step_ != StopStep::kWriterEnding) return;
   if (!levels_known_ || no_final_update_) return WaitForCalls();
-  if (writer_.undecided()) return StartFinalDelete();
+  if (writer_.undecided() || MR_MUTANT(final_update_skipped)) return StartFinalDelete();
   EnterStopStep(StopStep::kFinalWrite);
   writer_.WriteFinal([this](const Status&) {
     strand_.AssertCurrent();

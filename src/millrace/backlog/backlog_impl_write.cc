@@ -5,6 +5,7 @@
 
 #include "millrace/backlog/backlog_impl.h"
 #include "millrace/base/check.h"
+#include "millrace/base/mutation.h"
 
 namespace millrace::backlog {
 
@@ -14,7 +15,8 @@ void BacklogManager::Impl::CountOp(const WriteOp& op) {
   const auto created = static_cast<std::int64_t>(op.creates.size());
   const auto ended = static_cast<std::int64_t>(op.ends.size());
   // A rewritten task is neither accepted again nor ended.
-  const std::int64_t rewritten = op.accepts ? 0 : std::min(created, ended);
+  const bool fresh = op.accepts || MR_MUTANT(rewrite_counted_as_accepted);
+  const std::int64_t rewritten = fresh ? 0 : std::min(created, ended);
   ledger_.AddTotal(Total::kAccepted, created - rewritten);
   ledger_.AddTotal(op.ends_as, ended - rewritten);
 }
@@ -66,8 +68,8 @@ void BacklogManager::Impl::OnApplied(WriteBatch& batch, store::QueueWrite& write
 void BacklogManager::Impl::OnRefused(WriteBatch& batch) {
   strand_.AssertCurrent();
   ledger_.Refused();
-  if (batch.carries_memory) MarkDirty();
-  CancelEnds(batch.ops);
+  if (batch.carries_memory && !MR_MUTANT(metadata_update_forgotten)) MarkDirty();
+  if (!MR_MUTANT(ends_not_cancelled)) CancelEnds(batch.ops);
   listener_.OnWriteEnd(false);
   for (const auto& [subqueue, tail] : batch.tails) At(subqueue).OnNotWritten(tail);
 }
@@ -81,7 +83,8 @@ void BacklogManager::Impl::OnUndecided(WriteBatch& batch) {
 
 bool BacklogManager::Impl::WroteBatch(const WriteBatch&, const OwnerState& state) {
   strand_.AssertCurrent();
-  return ledger_.WroteSent(state);
+  if (MR_MUTANT(outcome_guessed_refused)) return false;
+  return ledger_.WroteSent(state) || MR_MUTANT(outcome_guessed_applied);
 }
 
 void BacklogManager::Impl::OnDecided(WriteBatch& batch, bool applied,

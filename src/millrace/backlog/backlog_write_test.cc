@@ -249,6 +249,37 @@ TEST_P(BacklogWrite, AnUndecidedWriteFencedInTimeNeverLands) {
   EXPECT_EQ(owner.Internal().ack_level.id, TaskId{1});
 }
 
+// "Such ids stay undecided", also for a reader that wakes meanwhile.
+TEST_P(BacklogWrite, NoReaderPassesUndecidedIds) {
+  QueueOwner owner(world_, config_);
+  owner.Start();
+  owner.Spool({"a"});
+  world_.faults.Push(StoreOp::kCommit, FaultKind::kReplyLost);
+  world_.faults.Push(StoreOp::kCommit, FaultKind::kUnavailable, 3);
+  owner.Spool({"b"});
+  EXPECT_EQ(owner.spooled.at("b").code(), StatusCode::kUnknownOutcome);
+  EXPECT_EQ(owner.Take(1).size(), 1u);  // Wakes the reader.
+  EXPECT_EQ(owner.Internal().read_level.id, TaskId{1});
+  EXPECT_EQ(owner.Internal().max_read_level, TaskId{2});
+  EXPECT_EQ(owner.loaded, std::vector<std::string>{"a"});
+  world_.executor.AdvanceBy(seconds(10));
+  EXPECT_EQ(owner.loaded, (std::vector<std::string>{"a", "b"}));
+}
+
+// "Returns when the task is durable."
+TEST_P(BacklogWrite, WhatCallersWaitForIsSyncedAndTheRestRidesAlong) {
+  testing::DamagedStore seen(world_.durable);
+  QueueOwner owner(world_, config_, nullptr, true, &seen);
+  owner.Start();
+  seen.durabilities.clear();
+  owner.Spool({"a"});
+  owner.End({owner.Take(1).at(0).key});
+  owner.Run([](BacklogManager& manager) { manager.RequestWrite(false); });
+  using store::Durability;
+  EXPECT_EQ(seen.durabilities, (std::vector<Durability>{Durability::kSynced, Durability::kSynced,
+                                                        Durability::kRelaxed}));
+}
+
 // "For ends in an undecided op: ids stay outstanding until decided."
 TEST_P(BacklogWrite, UndecidedEndsStayOutstanding) {
   for (const FaultKind kind : {FaultKind::kReplyLost, FaultKind::kNotApplied}) {

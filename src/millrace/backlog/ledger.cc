@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "millrace/base/check.h"
+#include "millrace/base/mutation.h"
 
 namespace millrace::backlog {
 namespace {
@@ -44,7 +45,7 @@ bool Ledger::SetEmpty(store::Subqueue subqueue) {
   MR_CHECK(!sent_);
   Counts& counts = subqueues_[static_cast<std::size_t>(subqueue)];
   const std::int64_t count = counts.certain + counts.unsaved;
-  if (count == 0) return false;
+  if (count == 0 || MR_MUTANT(count_never_settled)) return false;
   counts.unsaved = -counts.certain;
   // Their rows were deleted as finished by an owner that could not write it down any more.
   At(unsaved_totals_, Total::kDone) += count;
@@ -92,7 +93,9 @@ void Ledger::Applied() {
 
 void Ledger::Refused() {
   MR_CHECK(sent_);
-  for (Counts& counts : subqueues_) counts.unsaved += counts.sent_unsaved;
+  for (Counts& counts : subqueues_) {
+    if (!MR_MUTANT(count_not_restored)) counts.unsaved += counts.sent_unsaved;
+  }
   AddTo(unsaved_totals_, sent_unsaved_totals_);
   EndWrite();
 }

@@ -4,6 +4,8 @@
 #include <memory>
 #include <utility>
 
+#include "millrace/base/mutation.h"
+
 namespace millrace::backlog {
 
 OwedEnds::OwedEnds(const BacklogConfig& config, exec::Strand& strand, Random& random, Total ends_as,
@@ -74,7 +76,7 @@ void OwedEnds::OnDone(std::vector<store::TaskKey> keys, const Status& status) {
     for (const store::TaskKey& key : keys) SubmitKeys({key});
     return;
   }
-  keys_.insert(keys_.end(), keys.begin(), keys.end());
+  if (!MR_MUTANT(owed_end_forgotten)) keys_.insert(keys_.end(), keys.begin(), keys.end());
   if (timer_.armed()) return;
   const Instant now = strand_.clock().Now();
   timer_.Arm(now + *retry_.OnFailure(now), [this] {

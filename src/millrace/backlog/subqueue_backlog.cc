@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "millrace/base/check.h"
+#include "millrace/base/mutation.h"
 #include "millrace/core/expiry.h"
 
 namespace millrace::backlog {
@@ -55,7 +56,8 @@ void SubqueueBacklog::OnWritten(TaskId tail, std::vector<store::TaskRow>& rows) 
     for (store::TaskRow& row : rows) {
       if (row.key.subqueue != subqueue_) continue;
       const std::size_t held = buffer_.size() + expired_rows_;
-      if (held >= config_.page_size || buffer_.bytes() >= config_.page_bytes_max) break;
+      const bool full = held >= config_.page_size || buffer_.bytes() >= config_.page_bytes_max;
+      if (full && !MR_MUTANT(buffer_bound_ignored)) break;
       LoadRow(row, now);
     }
   }
@@ -71,7 +73,7 @@ void SubqueueBacklog::OnNotWritten(TaskId tail) {
 void SubqueueBacklog::OnUndecided(TaskId tail) {
   strand_.AssertCurrent();
   MR_CHECK(!read_limit_);
-  read_limit_ = max_read_level_;
+  if (!MR_MUTANT(undecided_ids_readable)) read_limit_ = max_read_level_;
   RaiseMaxRead(tail);
 }
 
@@ -106,6 +108,7 @@ void SubqueueBacklog::LoadRow(store::TaskRow& row, WallTime now) {
   if (!adopted_.empty() && LoadAdopted(row)) return;
   if (core::IsExpired(row.expiry_time, now)) {
     metrics_.dropped_expired_at_read.Increment();
+    if (MR_MUTANT(expired_page_not_acked)) return;
     if (config_.delete_on_finish) {
       acks_.Add(level, row.create_time);
       ++expired_rows_;
@@ -121,7 +124,7 @@ void SubqueueBacklog::LoadRow(store::TaskRow& row, WallTime now) {
 
 bool SubqueueBacklog::LoadAdopted(const store::TaskRow& row) {
   const auto it = adopted_.find(row.key.level);
-  if (it == adopted_.end()) return false;
+  if (it == adopted_.end() || MR_MUTANT(remembered_lease_handed_out)) return false;
   const Adopted state = it->second;
   adopted_.erase(it);
   if (state == Adopted::kEnded) {
@@ -230,6 +233,7 @@ void SubqueueBacklog::Take(std::size_t max, std::vector<LoadedTask>& out) {
       out.push_back(std::move(task));
     }
   }
+  if (MR_MUTANT(reader_sleeps_when_full)) return;
   reader_.Wake();
 }
 
@@ -263,7 +267,8 @@ bool SubqueueBacklog::HasLive(WallTime now) const {
 
 void SubqueueBacklog::CollectGarbage() {
   strand_.AssertCurrent();
-  if (!config_.delete_on_finish) gc_.MaybeRun(acks_.ack_level());
+  if (config_.delete_on_finish) return;
+  gc_.MaybeRun(MR_MUTANT(gc_deletes_above_ack_level) ? acks_.read_level() : acks_.ack_level());
 }
 
 void SubqueueBacklog::CollectAtStop(Instant deadline, Closure done) {

@@ -3,6 +3,8 @@
 #include <optional>
 #include <utility>
 
+#include "millrace/base/mutation.h"
+
 namespace millrace::backlog {
 
 TaskReader::TaskReader(const store::PhysicalQueueKey& key, store::Subqueue subqueue,
@@ -65,7 +67,8 @@ void TaskReader::OnReadDone(Result<store::TaskPage> page, store::TaskLevel throu
   retry_.OnSuccess();
   state_ = State::kIdle;
   const bool empty = page->rows.empty();
-  const store::TaskLevel reached = page->more ? page->rows.back().key.level : through;
+  const bool partly = page->more && !MR_MUTANT(read_level_past_unread);
+  const store::TaskLevel reached = partly ? page->rows.back().key.level : through;
   const bool turn_over = empty && planner_.OnEmptyRange();
   if (!empty) planner_.OnRows();
   if (turn_over) state_ = State::kYielded;
@@ -91,6 +94,7 @@ void TaskReader::OnReadFailed(const Status& status) {
     wait = *retry_.OnFailure(now);
   }
   state_ = State::kWaiting;
+  if (MR_MUTANT(reader_sleeps_after_error)) return;
   timer_.Arm(now + wait, [this] {
     strand_.AssertCurrent();
     if (state_ != State::kWaiting) return;

@@ -6,6 +6,7 @@
 
 #include "millrace/backlog/store_errors.h"
 #include "millrace/base/check.h"
+#include "millrace/base/mutation.h"
 
 namespace millrace::backlog {
 namespace {
@@ -61,7 +62,8 @@ void TaskWriter::Submit(WriteOp op, bool relaxed) {
                                      "more tasks in one change than a task id block has"});
   }
   if (op.accepts && rows > 0) {
-    if (waiting_rows_ > 0 && waiting_rows_ + rows > config_.outstanding_appends_max) {
+    if (waiting_rows_ > 0 && waiting_rows_ + rows > config_.outstanding_appends_max &&
+        !MR_MUTANT(append_bound_ignored)) {
       metrics_.appends_refused.Increment();
       return EndUnsent(std::move(op),
                        {StatusCode::kResourceExhausted, "too many outstanding appends"});
@@ -139,7 +141,9 @@ void TaskWriter::TakeOps(std::size_t count, WriteBatch& batch, store::QueueWrite
                                .expiry_time = task.expiry_time,
                                .payload = std::move(task.payload)});
     }
-    write.deletes.insert(write.deletes.end(), op.ends.begin(), op.ends.end());
+    if (op.creates.empty() || !MR_MUTANT(old_row_kept_on_rewrite)) {
+      write.deletes.insert(write.deletes.end(), op.ends.begin(), op.ends.end());
+    }
     std::move(op.side_puts.begin(), op.side_puts.end(), std::back_inserter(write.side_puts));
     std::move(op.side_deletes.begin(), op.side_deletes.end(),
               std::back_inserter(write.side_deletes));
@@ -174,6 +178,7 @@ void TaskWriter::BuildAndSend() {
     sync_wanted_ = !waiting_[i].relaxed;
   }
   host_.CompleteWrite(batch_, write);
+  if (MR_MUTANT(sync_not_asked_for)) write.durability = store::Durability::kRelaxed;
   state_ = State::kWriting;
   sent_at_ = strand_.clock().Now();
   store_.Commit(std::move(write), strand_,
@@ -187,7 +192,7 @@ void TaskWriter::OnCommitDone(Status status, store::QueueWrite write) {
   metrics_.write_seconds.Observe(
       std::chrono::duration<double>(strand_.clock().Now() - sent_at_).count());
   if (!status.ok()) metrics_.write_failures.Increment();
-  if (LeavesOutcomeOpen(status.code())) {
+  if (LeavesOutcomeOpen(status.code()) && !MR_MUTANT(fence_skipped)) {
     metrics_.unknown_outcomes.Increment();
     undecided_ = true;
     host_.OnUndecided(batch_);
@@ -239,6 +244,7 @@ void TaskWriter::EndBatch() {
 }
 
 void TaskWriter::StartFence() {
+  if (undecided_ && MR_MUTANT(fence_without_new_lease)) return StartDecide();
   state_ = State::kFencing;
   lease_.Advance([this](const Status& status) {
     strand_.AssertCurrent();

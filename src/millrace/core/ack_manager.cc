@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "millrace/base/check.h"
+#include "millrace/base/mutation.h"
 
 namespace millrace::core {
 namespace {
@@ -110,13 +111,14 @@ Acked AckManager::PopFinished() {
     acked.count += entry.counted;
     acked.dropped += entry.aux;
     MoveAck(entry.level);
+    if (MR_MUTANT(ack_level_off_by_one) && ack_level_ < read_level_) ++ack_level_.id.value;
     ++head_;
   }
   if (head_ == entries_.size()) {
     entries_.clear();
     head_ = 0;
     if (entries_.capacity() > kKeptCapacity) std::vector<Entry>().swap(entries_);
-    MoveAck(read_level_);
+    if (!MR_MUTANT(ack_level_stays_behind_gap)) MoveAck(read_level_);
   }
   return acked;
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "millrace/base/mutation.h"
 #include "millrace/base/time.h"
 #include "millrace/core/task_level.h"
 
@@ -34,7 +35,7 @@ class GcPolicy {
   void EndOk(std::int64_t deleted) {
     running_ = false;
     failed_ = false;
-    if (deleted < batch_) cursor_ = target_;
+    if (deleted < batch_ || MR_MUTANT(gc_cursor_skips_rows)) cursor_ = target_;
   }
   // A failing store is tried once an interval, however much waits.
   void EndFailed() {

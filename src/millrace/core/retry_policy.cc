@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "millrace/base/check.h"
+#include "millrace/base/mutation.h"
 
 namespace millrace::core {
 
@@ -24,7 +25,9 @@ std::optional<Duration> RetryPolicy::OnFailure(Instant now) {
     wait -=
         Duration(static_cast<std::int64_t>(jitter_->Below(static_cast<std::uint64_t>(half) + 1)));
   }
-  if (total_.count() > 0 && (now - first_failure_) + wait > total_) return std::nullopt;
+  if (total_.count() > 0 && !MR_MUTANT(retry_total_ignored) &&
+      (now - first_failure_) + wait > total_)
+    return std::nullopt;
   return wait;
 }
 

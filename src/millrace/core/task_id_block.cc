@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "millrace/base/check.h"
+#include "millrace/base/mutation.h"
 
 namespace millrace::core {
 
@@ -28,7 +29,8 @@ std::optional<RangeId> NextRangeId(RangeId stored, std::int64_t stored_size, std
     return std::nullopt;
   }
   const std::int64_t covered = used_through / size + (used_through % size == 0 ? 0 : 1);
-  const RangeId next{std::max(stored.value, covered) + 1};
+  const std::int64_t step = MR_MUTANT(task_id_block_reused) && stored.value > 0 ? 0 : 1;
+  const RangeId next{std::max(stored.value, covered) + step};
   if (!TaskIdBlock::Make(next, size)) return std::nullopt;
   return next;
 }

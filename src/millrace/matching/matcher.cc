@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "millrace/base/check.h"
+#include "millrace/base/mutation.h"
 
 namespace millrace::matching {
 
@@ -43,7 +44,7 @@ Matcher::PollerId Matcher::AddPoller(PollRequest request) {
 void Matcher::CancelPoller(PollerId poller) {
   strand_.AssertCurrent();
   const auto it = pollers_.find(poller);
-  if (it == pollers_.end()) return;
+  if (it == pollers_.end() || MR_MUTANT(cancelled_poller_takes_task)) return;
   Answer(it, {Status(StatusCode::kCancelled, "the caller went away"), {}});
   ArmTimer();
 }
@@ -88,6 +89,8 @@ void Matcher::Answer(Pollers::iterator it, PollResult result) {
   deadlines_.erase({it->second.deadline, it->first});
   UniqueFunction<void(PollResult)> done = std::move(it->second.done);
   pollers_.erase(it);
+  if (MR_MUTANT(poller_lost_at_match) && !result.tasks.empty()) return;
+  if (MR_MUTANT(poller_answered_twice)) done({});
   done(std::move(result));
 }
 

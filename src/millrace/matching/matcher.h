@@ -9,6 +9,7 @@
 
 #include "millrace/backlog/backlog_manager.h"
 #include "millrace/base/function.h"
+#include "millrace/base/mutation.h"
 #include "millrace/base/status.h"
 #include "millrace/base/time.h"
 #include "millrace/exec/strand.h"
@@ -37,8 +38,8 @@ struct PollRequest {
 
 // Whether a task may be handed to a waiting poller without passing through the backlog: not while
 // the backlog's head is older than `head_age_max`, so that new work does not overtake old.
-[[nodiscard]] constexpr bool SyncMatchAllowed(Duration backlog_head_age, Duration head_age_max) {
-  return backlog_head_age <= head_age_max;
+[[nodiscard]] inline bool SyncMatchAllowed(Duration backlog_head_age, Duration head_age_max) {
+  return backlog_head_age <= head_age_max || MR_MUTANT(sync_match_overtakes_backlog);
 }
 
 // Brings waiting pollers and tasks together: first come, first served on both sides.

@@ -11,6 +11,7 @@
 #include "millrace/base/check.h"
 #include "millrace/base/function.h"
 #include "millrace/base/log.h"
+#include "millrace/base/mutation.h"
 #include "millrace/base/mutex.h"
 #include "millrace/base/time.h"
 #include "millrace/exec/executor.h"
@@ -122,7 +123,8 @@ class Registry {
     {
       MutexLock lock(mutex_);
       const auto it = entries_.find(key);
-      if (it == entries_.end() || it->second.running != instance) return;
+      if (it == entries_.end() || it->second.running == nullptr) return;
+      if (it->second.running != instance && !MR_MUTANT(stale_signal_unloads_newer)) return;
       it->second.running = nullptr;
       it->second.stopping.push_back(instance);
     }

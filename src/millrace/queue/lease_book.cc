@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "millrace/base/check.h"
+#include "millrace/base/mutation.h"
 #include "millrace/queue/bytes.h"
 #include "millrace/queue/lease_token.h"
 
@@ -112,11 +113,13 @@ void LeaseBook::CheckExistence(std::map<TaskId, LeaseJournal::Recovered> recover
                          --state->in_flight;
                          if (!page.ok()) {
                            state->error = page.status();
-                         } else if (!page->rows.empty()) {
+                         } else if (!page->rows.empty() || MR_MUTANT(finished_lease_recovered)) {
                            const LeaseRecord& record = entry.record;
-                           const Duration left =
-                               std::clamp(record.deadline - strand_.clock().WallNow(),
-                                          Duration::zero(), record.duration);
+                           const Duration most = MR_MUTANT(remembered_lease_unclamped)
+                                                     ? std::chrono::hours(1'000)
+                                                     : record.duration;
+                           const Duration left = std::clamp(
+                               record.deadline - strand_.clock().WallNow(), Duration::zero(), most);
                            Lease& lease = table_.Add({.task = record.task,
                                                       .epoch = record.epoch,
                                                       .counter = record.counter,
@@ -150,7 +153,7 @@ std::string LeaseBook::Grant(const store::TaskKey& task, Duration duration,
                              .deadline = strand_.clock().Now() + duration,
                              .duration = duration,
                              .worker_id = worker_id});
-  journal_.Remember(lease);
+  if (!MR_MUTANT(lease_not_remembered)) journal_.Remember(lease);
   ++counts_.granted;
   ArmTimer();
   return EncodeLeaseToken({.queue_uid = queue_uid_,
@@ -173,8 +176,11 @@ Lease* LeaseBook::Usable(std::string_view token, QueueError* error) {
               "another call that ends this lease is under way"};
     return nullptr;
   }
-  if (lease == nullptr || lease->state == LeaseState::kExpiring ||
-      lease->deadline <= strand_.clock().Now()) {
+  const bool expiring = lease != nullptr && lease->state == LeaseState::kExpiring &&
+                        !MR_MUTANT(expiring_lease_usable);
+  const bool over = lease != nullptr && lease->state == LeaseState::kActive &&
+                    lease->deadline <= strand_.clock().Now() && !MR_MUTANT(late_token_accepted);
+  if (lease == nullptr || expiring || over) {
     ++counts_.lost_tokens;
     *error = QueueError::LeaseLost();
     return nullptr;
@@ -284,16 +290,24 @@ void LeaseBook::OnRowRead(const store::TaskKey& task, Return how, Result<store::
     op.ends_as = backlog::Total::kDroppedInvalid;
   } else {
     const store::TaskRow& row = page->rows.front();
-    if (record->first_id.value == 0) record->first_id = task.level.id;
+    if (record->first_id.value == 0 && !MR_MUTANT(public_id_changes)) {
+      record->first_id = task.level.id;
+    }
     if (!record->enqueue_time.is_set()) record->enqueue_time = row.create_time;
-    if (how.charge_attempt) ++record->attempts_ended;
-    const bool used_up = record->max_attempts > 0 && record->attempts_ended >= record->max_attempts;
+    if (MR_MUTANT(release_charged)) how.charge_attempt = true;
+    if (how.charge_attempt && !MR_MUTANT(attempt_not_counted)) ++record->attempts_ended;
+    if (how.charge_attempt && MR_MUTANT(attempt_counted_twice)) ++record->attempts_ended;
+    const std::int32_t allowed =
+        record->max_attempts + (MR_MUTANT(max_attempts_off_by_one) ? 1 : 0);
+    const bool used_up = record->max_attempts > 0 && record->attempts_ended >= allowed;
     if (how.permanent || (how.charge_attempt && used_up)) {
       op.ends_as = backlog::Total::kDead;
-      op.side_puts.push_back(
-          {DeadTaskKey(record->first_id), EncodeDeadTask({.death_time = strand_.clock().WallNow(),
-                                                          .error_message = how.error_message,
-                                                          .record = EncodeTaskRecord(*record)})});
+      if (!MR_MUTANT(dead_task_dropped)) {
+        op.side_puts.push_back(
+            {DeadTaskKey(record->first_id), EncodeDeadTask({.death_time = strand_.clock().WallNow(),
+                                                            .error_message = how.error_message,
+                                                            .record = EncodeTaskRecord(*record)})});
+      }
     } else {
       op.creates.push_back({.subqueue = task.subqueue,
                             .create_time = strand_.clock().WallNow(),

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "millrace/base/check.h"
+#include "millrace/base/mutation.h"
 #include "millrace/queue/bytes.h"
 
 namespace millrace::queue {
@@ -173,7 +174,8 @@ void QueueRuntime::UnloadIfIdle(Instant before) {
   strand_.Post([this, self = shared_from_this(), before] {
     strand_.AssertCurrent();
     if (state_ != State::kReady || last_used() > before || calls_open_ > 0 ||
-        matcher_.pollers() > 0 || leases_.size() > 0 || census_ != nullptr) {
+        matcher_.pollers() > 0 || (leases_.size() > 0 && !MR_MUTANT(unloaded_while_leased)) ||
+        census_ != nullptr) {
       return;
     }
     RequestUnload(backlog::UnloadCause::kIdle, OkStatus());
@@ -269,7 +271,7 @@ void QueueRuntime::Drop(const store::TaskKey& task) {
 }
 
 bool QueueRuntime::OnTaskLoaded(const store::TaskRow& row) {
-  return leases_.Holds(row.key.level.id);
+  return leases_.Holds(row.key.level.id) && !MR_MUTANT(remembered_lease_handed_out);
 }
 
 void QueueRuntime::OnTasksAvailable() {

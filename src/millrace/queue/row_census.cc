@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "millrace/base/check.h"
+#include "millrace/base/mutation.h"
 #include "millrace/queue/lease_book.h"
 
 namespace millrace::queue {
@@ -89,6 +90,7 @@ void RowCensus::ReadDead(std::string after) {
 void RowCensus::OnEnded(const std::vector<store::TaskKey>& tasks) {
   strand_.AssertCurrent();
   for (const store::TaskKey& task : tasks) {
+    if (MR_MUTANT(census_misses_ended_rows)) return;
     if (task.level >= next_ && task.level <= through_) ended_.insert(task.level);
   }
 }

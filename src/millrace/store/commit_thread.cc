@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "millrace/base/check.h"
+#include "millrace/base/mutation.h"
 
 namespace millrace::store {
 namespace {
@@ -123,7 +124,14 @@ std::size_t CommitThread::CommitGroup(Items& items, std::size_t begin) {
     ++end;
   }
   const auto start = std::chrono::steady_clock::now();
-  std::vector<Status> results = store_.Commit(group_);
+  std::vector<Status> results;
+  std::vector<QueueWrite> late;
+  if (MR_MUTANT(reply_before_commit)) {
+    late = group_;
+    results.resize(group_.size());
+  } else {
+    results = store_.Commit(group_);
+  }
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
   MR_CHECK(results.size() == group_.size());
   group_writes_.Observe(static_cast<double>(group_.size()));
@@ -137,6 +145,7 @@ std::size_t CommitThread::CommitGroup(Items& items, std::size_t begin) {
         [item = std::move(item)] { item->done(std::move(item->status), std::move(item->write)); });
   }
   group_.clear();
+  if (!late.empty()) (void)store_.Commit(late);
   return end;
 }
 

@@ -88,9 +88,11 @@ class DamagedStore final : public store::TaskStore {
   explicit DamagedStore(store::TaskStore& base) : base_(base) {}
   bool tasks_damaged = false;
   bool writes_damaged = false;
+  std::vector<store::Durability> durabilities;  // Of the writes that came, in order.
 
   [[nodiscard]] store::StoreTraits traits() const override { return base_.traits(); }
   std::vector<Status> Commit(std::span<const store::QueueWrite> writes) override {
+    for (const store::QueueWrite& write : writes) durabilities.push_back(write.durability);
     if (writes_damaged) return std::vector<Status>(writes.size(), Damage());
     return base_.Commit(writes);
   }

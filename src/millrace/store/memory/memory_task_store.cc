@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "millrace/base/mutation.h"
 #include "millrace/store/key_encoding.h"
 #include "millrace/store/validate.h"
 
@@ -24,12 +25,13 @@ Status MemoryTaskStore::CommitOne(const QueueWrite& write) {
   MR_RETURN_IF_ERROR(ValidateWrite(write));
   Queue* queue = Find(write.queue);
   const RangeId stored = queue == nullptr ? RangeId{} : queue->metadata.range_id;
-  if (stored != write.expected_range_id) return FencedStatus(write.expected_range_id, stored);
+  if (stored != write.expected_range_id && (queue == nullptr || !MR_MUTANT(range_id_not_checked)))
+    return FencedStatus(write.expected_range_id, stored);
   if (queue == nullptr) {
     queue = &queues_[EncodeQueueKey(write.queue)];
     queue->key = write.queue;
   }
-  if (write.metadata && write.keep_owner_state) {
+  if (write.metadata && write.keep_owner_state && !MR_MUTANT(keep_owner_state_ignored)) {
     queue->metadata.range_id = write.metadata->range_id;
     queue->metadata.update_time = write.metadata->update_time;
   } else if (write.metadata) {

@@ -6,6 +6,7 @@
 #include <rocksdb/db.h>
 #include <rocksdb/write_batch.h>
 
+#include "millrace/base/mutation.h"
 #include "millrace/store/key_encoding.h"
 #include "millrace/store/rocksdb/rocks_status.h"
 #include "millrace/store/rocksdb/row_encoding.h"
@@ -154,7 +155,7 @@ Status RocksTaskStore::AddToBatch(const Database::Pin& db, const QueueWrite& wri
   Result<CachedQueue*> found = FindQueue(db, write.queue);
   if (!found.ok()) return found.status();
   CachedQueue& queue = **found;
-  if (queue.range_id != write.expected_range_id) {
+  if (queue.range_id != write.expected_range_id && !MR_MUTANT(rocks_range_id_not_checked)) {
     return FencedStatus(write.expected_range_id, queue.range_id);
   }
   // A batch in memory takes every row: its only error would be a size beyond 4 GiB.
@@ -169,7 +170,7 @@ Status RocksTaskStore::AddToBatch(const Database::Pin& db, const QueueWrite& wri
 
   if (write.metadata) {
     BuildKeyPrefix(RowKind::kMetadata, queue_key_, key_);
-    if (write.keep_owner_state) {
+    if (write.keep_owner_state && !MR_MUTANT(rocks_keep_owner_state_ignored)) {
       MR_RETURN_IF_ERROR(EncodeKeepingOwnerState(db, write));
     } else {
       EncodeMetadata(key_, *write.metadata, value_);
@@ -217,7 +218,7 @@ void RocksTaskStore::StartBatch() {
 
 Status RocksTaskStore::Write(const Database::Pin& db, bool sync) {
   rocksdb::WriteOptions options;
-  options.sync = sync && config_.sync;
+  options.sync = sync && config_.sync && !MR_MUTANT(rocks_sync_skipped);
   const rocksdb::Status written = db->Write(options, batch_.get());
   if (written.ok()) {
     if (options.sync) database_.synced_through = db->GetLatestSequenceNumber();
@@ -226,6 +227,7 @@ Status RocksTaskStore::Write(const Database::Pin& db, bool sync) {
   }
   queues_.Clear();
   database_.Break(written);
+  if (MR_MUTANT(rocks_failed_write_acknowledged)) return {};
   return {StatusCode::kUnknownOutcome, "write may or may not be stored: " + written.ToString()};
 }
 
@@ -444,11 +446,14 @@ Status RocksTaskStore::DeleteRows(const Database::Pin& db, std::string_view pref
   return FromRocks(scan.iterator->status(), "cannot read the rows of a queue");
 }
 
-Status RocksTaskStore::Health() { return database_.Writable(); }
+Status RocksTaskStore::Health() {
+  return MR_MUTANT(rocks_health_serving_when_broken) ? OkStatus() : database_.Writable();
+}
 
 Status RocksTaskStore::TryHeal() {
   MutexLock turn(write_turn_);
   if (database_.Writable().ok()) return {};
+  if (MR_MUTANT(rocks_never_heals)) return database_.Writable();
   queues_.Clear();
   return database_.Reopen();
 }

@@ -13,6 +13,7 @@
 #include <rocksdb/db.h>
 #include <rocksdb/wal_filter.h>
 
+#include "millrace/base/mutation.h"
 #include "millrace/store/rocksdb/rocks_status.h"
 #include "millrace/store/rocksdb/wal_scan.h"
 
@@ -132,7 +133,7 @@ Result<Flushed> ReadFlushed(rocksdb::Env& env, const std::string& db_path) {
 }
 
 bool LosesSyncedWork(const Damage& damage, const Flushed& flushed) {
-  if (!damage.first_behind) return false;
+  if (!damage.first_behind || MR_MUTANT(rocks_damage_taken_for_torn_tail)) return false;
   if (damage.next_sequence) return damage.claimed >= *damage.next_sequence;
   // Not even the first record is good: either a later one says that more was synced than tables
   // hold, or the next one says that all before it was.
