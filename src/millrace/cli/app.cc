@@ -84,6 +84,7 @@ int RunCli(std::vector<std::string> args, Context& context) {
   AddAuditCommand(root, context);
   AddBenchCommand(root, context);
   AddConfigCommands(root, context);
+  AddStoreCommands(root, context);
   AddCompletionCommand(root, app, context);
   AddVersionCommand(root, context);
   LetOptionsFallThrough(app);

@@ -22,6 +22,7 @@ void AddQueueCommands(Command& root, Context& context);
 void AddAuditCommand(Command& root, Context& context);
 void AddBenchCommand(Command& root, Context& context);
 void AddConfigCommands(Command& root, Context& context);
+void AddStoreCommands(Command& root, Context& context);
 void AddVersionCommand(Command& root, Context& context);
 
 }  // namespace millrace::cli

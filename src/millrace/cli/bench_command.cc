@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <future>
 #include <memory>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "millrace/cli/private_server.h"
 #include "millrace/cli/process_usage.h"
 #include "millrace/cli/stop_signals.h"
+#include "millrace/cli/store_traffic.h"
 #include "millrace/cli/units.h"
 
 namespace millrace::cli {
@@ -39,8 +41,15 @@ struct Sample {
   Instant at;
   BenchLoad::Counts counts;
   std::optional<ProcessUsage> server;
+  std::optional<StoreTraffic> store;
   ProcessUsage client;
 };
+
+std::string ShowFraction(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4f", value);
+  return text;
+}
 
 double Micros(Duration duration) { return static_cast<double>(duration.count()) / 1e3; }
 
@@ -127,6 +136,7 @@ class BenchRun {
       if (clear_latencies) load_->ClearLatencies();
     });
     if (server_pid_ > 0) sample.server = ReadProcessUsage(server_pid_);
+    sample.store = ReadStoreTraffic(server_.admin_address());
     sample.client = ReadProcessUsage(getpid()).value_or(ProcessUsage());
     return sample;
   }
@@ -206,6 +216,16 @@ class BenchRun {
            static_cast<double>(end.server->written_bytes - begin.server->written_bytes) *
                per_task}};
     }
+    if (begin.store && end.store) {
+      const double commits = end.store->commits - begin.store->commits;
+      const double groups = end.store->groups - begin.store->groups;
+      report["database"] = {
+          {"statements_per_task", (end.store->statements - begin.store->statements) * per_task},
+          {"round_trips_per_task", (end.store->round_trips - begin.store->round_trips) * per_task},
+          {"commits_per_task", commits * per_task},
+          {"commits_per_second", seconds > 0 ? commits / seconds : 0},
+          {"commits_per_batch", groups > 0 ? commits / groups : 0}};
+    }
     report["client"] = {{"cpu_us_per_task", Micros(end.client.cpu - begin.client.cpu) * per_task}};
     return report;
   }
@@ -281,6 +301,14 @@ class BenchRun {
           << " resident, "
           << ShowBytes(static_cast<std::uint64_t>(server["written_bytes_per_task"].get<double>()))
           << " written a task\n";
+    }
+    if (report.contains("database")) {
+      const Json& database = report["database"];
+      out << "  database  " << ShowFraction(database["statements_per_task"]) << " statements, "
+          << ShowFraction(database["round_trips_per_task"]) << " round trips, "
+          << ShowFraction(database["commits_per_task"]) << " commits a task; "
+          << ShowRate(database["commits_per_second"]) << " commits/s, "
+          << ShowFraction(database["commits_per_batch"]) << " a batch of waiting writes\n";
     }
     out << "  client    " << ShowRate(report["client"]["cpu_us_per_task"]) << " us CPU a task\n";
     for (const auto& [name, count] : report["errors"].items())

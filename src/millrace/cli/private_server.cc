@@ -28,9 +28,9 @@ Status PrivateServer::Start(const std::vector<std::string>& flags) {
   MR_RETURN_IF_ERROR(folder_.Create());
   const std::string ready_file = folder_.path() + "/ready.json";
   std::vector<std::string> words = {
-      "millrace",       "server",   "--listen",    "127.0.0.1:0",
-      "--admin-listen", "",         "--data-dir",  folder_.path() + "/data",
-      "--ready-file",   ready_file, "--log-level", "warn"};
+      "millrace",       "server",      "--listen",    "127.0.0.1:0",
+      "--admin-listen", "127.0.0.1:0", "--data-dir",  folder_.path() + "/data",
+      "--ready-file",   ready_file,    "--log-level", "warn"};
   words.insert(words.end(), flags.begin(), flags.end());
   // Its settings are those above, not what happens to be set around us.
   std::vector<std::string> environment;
@@ -71,6 +71,7 @@ Status PrivateServer::WaitUntilReady(const std::string& ready_file) {
       const nlohmann::json ready = nlohmann::json::parse(file, nullptr, false);
       if (ready.is_object() && ready.contains("grpc") && ready["grpc"].is_string()) {
         address_ = ready["grpc"].get<std::string>();
+        admin_address_ = ready.value("admin", "");
         return OkStatus();
       }
     }

@@ -24,6 +24,8 @@ class PrivateServer {
   Status Start(const std::vector<std::string>& flags);
 
   [[nodiscard]] const std::string& address() const { return address_; }
+  // Of its admin service.
+  [[nodiscard]] const std::string& admin_address() const { return admin_address_; }
   [[nodiscard]] int pid() const { return pid_; }
 
  private:
@@ -31,6 +33,7 @@ class PrivateServer {
 
   server::TempDir folder_;
   std::string address_;
+  std::string admin_address_;
   int pid_ = -1;
 };
 

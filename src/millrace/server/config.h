@@ -7,10 +7,11 @@
 #include "millrace/base/log.h"
 #include "millrace/base/time.h"
 #include "millrace/queue/config.h"
+#include "millrace/store/postgres/postgres_config.h"
 
 namespace millrace::server {
 
-enum class StoreKind : std::uint8_t { kRocksDb, kMemory };
+enum class StoreKind : std::uint8_t { kRocksDb, kMemory, kPostgres };
 enum class SyncMode : std::uint8_t { kAlways, kRelaxed };
 enum class LogFormat : std::uint8_t { kText, kJson };
 
@@ -45,6 +46,7 @@ struct ServerConfig {
   std::size_t metrics_queues_max = 1'000;
   LogSettings log;
   StoreSettings store;
+  store::PostgresConfig postgres;
   RpcSettings rpc;
   queue::QueueConfig queue;
 };

@@ -64,6 +64,8 @@ void SayWelcome(const Server& server) {
   }
   if (server.config().store.kind == StoreKind::kMemory) {
     text += "  data     in memory, gone at exit\n";
+  } else if (server.config().store.kind == StoreKind::kPostgres) {
+    text += "  data     in PostgreSQL\n";
   } else {
     text += "  data     " + server.data_dir() +
             (server.config().data_dir.empty() ? ", removed at exit\n" : "\n");

@@ -5,7 +5,7 @@
 
 namespace millrace::server {
 
-// The standalone product: queue service over RocksDB or memory.
+// The standalone product: queue service over RocksDB, PostgreSQL or memory.
 ServerParts StandaloneParts();
 
 // `millrace server`: reads the settings, serves until SIGTERM or SIGINT, and stops within the

@@ -1,4 +1,6 @@
 #include <concepts>
+#include <regex>
+#include <string>
 #include <type_traits>
 
 #include "millrace/server/setting.h"
@@ -30,6 +32,13 @@ SettingValue Read(T from) {
 #define MR_FIELD(path)                                                  \
   .read = [](const ServerConfig& config) { return Read(config.path); }, \
   .write = [](ServerConfig& config, const SettingValue& value) { Assign(config.path, value); }
+
+// The connection string as it may be shown: without what stands for a password in it.
+std::string HidePassword(const std::string& url) {
+  static const std::regex pair("(password\\s*=\\s*)('(\\\\.|[^'])*'|[^\\s&]*)");
+  static const std::regex user("(://[^/:@?]*:)[^@/]*@");
+  return std::regex_replace(std::regex_replace(url, user, "$1***@"), pair, "$1***");
+}
 
 constexpr std::int64_t kKiB = 1 << 10;
 constexpr std::int64_t kMiB = 1 << 20;
@@ -96,9 +105,10 @@ std::vector<Setting> MakeTable() {
 
   table.push_back({.name = "store.kind",
                    .type = kEnum,
-                   .help = "rocksdb keeps tasks in data_dir; memory loses everything at exit",
+                   .help = "rocksdb keeps tasks in data_dir, postgres in the database at "
+                           "postgres.url; memory loses everything at exit",
                    MR_FIELD(store.kind),
-                   .choices = {"rocksdb", "memory"}});
+                   .choices = {"rocksdb", "memory", "postgres"}});
   table.push_back(
       {.name = "store.sync",
        .type = kEnum,
@@ -120,6 +130,41 @@ std::vector<Setting> MakeTable() {
                            "another to ride along with",
                    MR_FIELD(queue.backlog.relaxed_write_delay),
                    .max = kSecond});
+
+  table.push_back(
+      {.name = "postgres.url",
+       .type = kString,
+       .help = "connection string of the database, a URI or key=value pairs; what it leaves out "
+               "comes from PG* variables, service file and password file",
+       .read = [](const ServerConfig& config) -> SettingValue {
+         return HidePassword(config.postgres.url);
+       },
+       .write = [](ServerConfig& config,
+                   const SettingValue& value) { Assign(config.postgres.url, value); }});
+  table.push_back({.name = "postgres.connections_max",
+                   .type = kInt,
+                   .help = "connections to the database: one for writes, the others for reads",
+                   MR_FIELD(postgres.connections_max),
+                   .min = 2,
+                   .max = 1'000});
+  table.push_back({.name = "postgres.connect_timeout",
+                   .type = kDuration,
+                   .help = "how long making a connection may take",
+                   MR_FIELD(postgres.connect_timeout),
+                   .min = 100 * kMillisecond,
+                   .max = kHour});
+  table.push_back({.name = "postgres.statement_timeout",
+                   .type = kDuration,
+                   .help = "how long the database may work on one statement",
+                   MR_FIELD(postgres.statement_timeout),
+                   .min = 100 * kMillisecond,
+                   .max = kHour});
+  table.push_back({.name = "postgres.lock_timeout",
+                   .type = kDuration,
+                   .help = "how long a write waits for a queue's row that another session locked",
+                   MR_FIELD(postgres.lock_timeout),
+                   .min = 10 * kMillisecond,
+                   .max = kHour});
 
   table.push_back({.name = "rpc.connections_max",
                    .type = kInt,

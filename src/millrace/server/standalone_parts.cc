@@ -7,6 +7,7 @@
 #include "millrace/queue/queue_service.h"
 #include "millrace/server/run_server.h"
 #include "millrace/store/memory/memory_task_store.h"
+#include "millrace/store/postgres/postgres_task_store.h"
 #include "millrace/store/rocksdb/rocks_task_store.h"
 
 namespace millrace::server {
@@ -98,6 +99,13 @@ Result<std::unique_ptr<store::TaskStore>> OpenRocks(const StoreEnvironment& envi
   return std::unique_ptr<store::TaskStore>(std::move(opened).value());
 }
 
+Result<std::unique_ptr<store::TaskStore>> OpenPostgres(const StoreEnvironment& environment) {
+  auto opened = store::PostgresTaskStore::Open(
+      environment.config.postgres, store::StandaloneLayout(), environment.metrics, environment.log);
+  if (!opened.ok()) return opened.status();
+  return std::unique_ptr<store::TaskStore>(std::move(opened).value());
+}
+
 }  // namespace
 
 ServerParts StandaloneParts() {
@@ -110,6 +118,7 @@ ServerParts StandaloneParts() {
     if (environment.config.store.kind == StoreKind::kMemory) {
       return std::unique_ptr<store::TaskStore>(std::make_unique<store::MemoryTaskStore>());
     }
+    if (environment.config.store.kind == StoreKind::kPostgres) return OpenPostgres(environment);
     return OpenRocks(environment);
   };
   return parts;

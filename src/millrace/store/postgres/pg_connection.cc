@@ -85,6 +85,8 @@ Result<std::unique_ptr<PgConnection>> PgConnection::Connect(const PostgresConfig
   if (PQserverVersion(made->connection_.get()) < kServerVersionMin) {
     return Status(StatusCode::kFailedPrecondition, "PostgreSQL 13 or newer is needed");
   }
+  // What the server remarks on its own is not for this process's standard error.
+  PQsetNoticeProcessor(made->connection_.get(), [](void*, const char*) {}, nullptr);
   PQsetnonblocking(made->connection_.get(), 1);
   if (Status started = made->StartSession(); !started.ok()) {
     return failed(std::string(started.message()));

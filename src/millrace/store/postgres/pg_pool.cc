@@ -4,16 +4,28 @@
 #include <utility>
 
 #include "millrace/base/check.h"
+#include "millrace/base/random.h"
 
 namespace millrace::store {
 namespace {
 
-// Writes as much as it takes to need a page, so that a full disk is noticed and its end as well.
+// Writes enough to need space, so that a full disk is told from one that has some again.
 const PgStatement kProbe{
     "probe",
     "INSERT INTO millrace_probe (id, written_at, filler) VALUES (1, now(), $1) "
     "ON CONFLICT (id) DO UPDATE SET written_at = now(), filler = excluded.filler"};
-constexpr std::size_t kProbeBytes = 1'000;
+constexpr std::size_t kProbeBytes = 64u << 10;
+
+// What cannot be compressed needs new pages.
+std::string Filler() {
+  SystemRandom random;
+  std::string out;
+  while (out.size() < kProbeBytes) {
+    const std::uint64_t next = random.Next();
+    out.append(reinterpret_cast<const char*>(&next), sizeof next);
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -98,6 +110,7 @@ Status PgPool::Health() {
 
 void PgPool::ReportBroken(const Status& why) {
   MutexLock lock(mutex_);
+  short_of_space_ = true;
   GoDown(why);
 }
 
@@ -114,11 +127,11 @@ void PgPool::GoDown(const Status& why) {
   watch_wake_.NotifyAll();
 }
 
-Result<std::unique_ptr<PgConnection>> PgPool::Probe() {
+Result<std::unique_ptr<PgConnection>> PgPool::Probe(bool writing) {
   Result<std::unique_ptr<PgConnection>> made = PgConnection::Connect(config_, counters_);
-  if (!made.ok()) return made;
+  if (!made.ok() || !writing) return made;
   PgParams params;
-  params.Bytes(std::string(kProbeBytes, 'x'));
+  params.Bytes(Filler());
   const PgReply reply = (*made)->Run(kProbe, params);
   if (!reply.status.ok()) return reply.status;
   counters_.commits.Increment();
@@ -155,9 +168,10 @@ void PgPool::WatchLoop() {
     std::vector<std::unique_ptr<PgConnection>> old;
     old.swap(at_rest_);
     open_ -= old.size();
+    const bool writing = short_of_space_;
     mutex_.Unlock();
     old.clear();
-    Result<std::unique_ptr<PgConnection>> probed = Probe();
+    Result<std::unique_ptr<PgConnection>> probed = Probe(writing);
     if (!probed.ok() && wait > Duration::zero() && !said) {
       said = true;
       const std::string why(probed.status().message());
@@ -174,6 +188,8 @@ void PgPool::WatchLoop() {
     }
     if (said) log_.Write(LogLevel::kInfo, "postgres", "PostgreSQL takes writes again", {});
     said = false;
+    if (short_of_space_ != writing) continue;
+    short_of_space_ = false;
     down_ = Status();
     if (open_ < config_.connections_max) {
       ++open_;

@@ -42,6 +42,7 @@ class PgPool {
     Lease(Lease&&) noexcept = default;
     Lease& operator=(Lease&&) = delete;
     PgConnection* operator->() const { return connection_.get(); }
+    PgConnection& operator*() const { return *connection_; }
 
    private:
     PgPool* pool_;
@@ -69,8 +70,8 @@ class PgPool {
   void GiveBack(std::unique_ptr<PgConnection> connection);
   void Suspect() MR_REQUIRES(mutex_);
   void GoDown(const Status& why) MR_REQUIRES(mutex_);
-  // One attempt to connect and to write.
-  Result<std::unique_ptr<PgConnection>> Probe();
+  // One attempt to connect, and to write.
+  Result<std::unique_ptr<PgConnection>> Probe(bool writing);
   void DropDeadAtRest() MR_REQUIRES(mutex_);
   void WatchLoop();
 
@@ -86,6 +87,7 @@ class PgPool {
   std::size_t open_ MR_GUARDED_BY(mutex_) = 0;  // At rest, taken, or being made.
   Status down_ MR_GUARDED_BY(mutex_);           // Why, or ok.
   bool suspected_ MR_GUARDED_BY(mutex_) = false;
+  bool short_of_space_ MR_GUARDED_BY(mutex_) = false;  // Down for want of something.
   bool stopping_ MR_GUARDED_BY(mutex_) = false;
 
   std::thread watch_thread_;

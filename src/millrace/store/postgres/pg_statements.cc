@@ -186,15 +186,17 @@ PgStatements::PgStatements(const RowLayout& layout) {
       "$2::bytea AND layout = {layout} AND key > $3::bytea AND key >= $4::bytea AND "
       "(octet_length($5::bytea) = 0 OR key < $5::bytea) ORDER BY key LIMIT $6::int8");
 
-  // $1 and $2 hash and id after which to go on, $3 first id of this kind, $4 end, $5 rows.
+  // $1 and $2 hash and id after which to go on, $3 first id of this kind, $4 end, $5 last hash, $6
+  // rows.
   list_queues =
       make("list_queues",
            "SELECT k.range_id, k.data, k.data_encoding" +
                (state_columns.empty() ? std::string(", NULL, NULL, NULL") : state_columns) +
                ", k.range_hash, k.task_queue_id FROM {queues} k" + state_join +
                " WHERE (k.range_hash, k.task_queue_id) > ($1::int8, $2::bytea) AND "
-               "k.task_queue_id >= $3::bytea AND k.task_queue_id < $4::bytea "
-               "ORDER BY k.range_hash, k.task_queue_id LIMIT $5::int8");
+               "k.task_queue_id >= $3::bytea AND k.task_queue_id < $4::bytea AND k.range_hash <= "
+               "$5::int8 "
+               "ORDER BY k.range_hash, k.task_queue_id LIMIT $6::int8");
 
   // $1 and $2 hash and id of the queue, $3 and $4 of the tasks, $5 and $6 last pass and id, $7
   // rows, $8 synchronous_commit. With the queue's row locked, so that it never crosses a commit.

@@ -5,7 +5,6 @@
 
 #include "millrace/base/check.h"
 #include "millrace/store/contract_suite.h"
-#include "millrace/store/postgres/pg_pool.h"
 #include "millrace/store/postgres/postgres_task_store.h"
 #include "millrace/store/postgres/test_server.h"
 
@@ -21,21 +20,19 @@ class PostgresUnderTest final : public ContractStore {
   TaskStore& store() override { return *store_; }
   void Reopen() override {
     store_.reset();
-    pool_.reset();
     Open();
   }
 
  private:
   void Open() {
-    Result<std::unique_ptr<PgPool>> pool = PgPool::Open(config_, NullMetrics(), log_);
-    MR_CHECK(pool.ok());
-    pool_ = std::move(*pool);
-    store_ = std::make_unique<PostgresTaskStore>(*pool_, StandaloneLayout());
+    Result<std::unique_ptr<PostgresTaskStore>> opened =
+        PostgresTaskStore::Open(config_, StandaloneLayout(), NullMetrics(), log_);
+    MR_CHECK(opened.ok());
+    store_ = std::move(*opened);
   }
 
   NullLog log_;
   PostgresConfig config_;
-  std::unique_ptr<PgPool> pool_;
   std::unique_ptr<PostgresTaskStore> store_;
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "millrace/store/key_encoding.h"
+#include "millrace/store/postgres/schema.h"
 #include "millrace/store/validate.h"
 
 namespace millrace::store {
@@ -57,8 +58,21 @@ RowLayout::QueueRow QueueRowAt(const PgRows& rows, int row, bool with_state) {
 
 }  // namespace
 
-PostgresTaskStore::PostgresTaskStore(PgPool& pool, const RowLayout& layout)
-    : pool_(pool), layout_(layout), statements_(layout), group_(layout) {}
+Result<std::unique_ptr<PostgresTaskStore>> PostgresTaskStore::Open(const PostgresConfig& config,
+                                                                   const RowLayout& layout,
+                                                                   Metrics& metrics, Log& log) {
+  Result<std::unique_ptr<PgPool>> pool = PgPool::Open(config, metrics, log);
+  if (!pool.ok()) return pool.status();
+  {
+    Result<PgPool::Lease> connection = (*pool)->Take();
+    if (!connection.ok()) return connection.status();
+    MR_RETURN_IF_ERROR(CheckSchema(**connection));
+  }
+  return std::make_unique<PostgresTaskStore>(std::move(*pool), layout);
+}
+
+PostgresTaskStore::PostgresTaskStore(std::shared_ptr<PgPool> pool, const RowLayout& layout)
+    : pool_(std::move(pool)), layout_(layout), statements_(layout), group_(layout) {}
 
 std::vector<Status> PostgresTaskStore::Commit(std::span<const QueueWrite> writes) {
   std::vector<Status> results(writes.size());
@@ -83,7 +97,7 @@ void PostgresTaskStore::CommitRound(const PgWriteGroup::Round& round,
     }
     return;
   }
-  if (IsShortage(sent.sqlstate)) pool_.ReportBroken(sent.status);
+  if (IsShortage(sent.sqlstate)) pool_->ReportBroken(sent.status);
   for (std::size_t i = 0; i < round.writes.size(); ++i) {
     const std::size_t index = round.writes[i];
     if (!sent.status.ok()) {
@@ -110,7 +124,7 @@ PostgresTaskStore::Sent PostgresTaskStore::SendCuring(const PgWriteGroup::Round&
     } else if (!IsCollision(sent.sqlstate)) {
       break;
     }
-    pool_.counters().retries.Increment();
+    pool_->counters().retries.Increment();
     sent = Send(round, shape);
   }
   return sent;
@@ -118,14 +132,14 @@ PostgresTaskStore::Sent PostgresTaskStore::SendCuring(const PgWriteGroup::Round&
 
 PostgresTaskStore::Sent PostgresTaskStore::Send(const PgWriteGroup::Round& round,
                                                 PgStatements::CommitShape shape) {
-  Result<PgPool::Lease> connection = pool_.Take();
+  Result<PgPool::Lease> connection = pool_->Take();
   if (!connection.ok()) return {connection.status(), "", {}};
   const std::string& sync = (*connection)->synced_commit();
   const PgParams params = group_.Parameters(round, round.synced ? sync : "off");
   PgReply reply = (*connection)->Run(statements_.Commit(shape), params);
   Sent sent{std::move(reply.status), std::move(reply.sqlstate), {}};
   if (!sent.status.ok()) return sent;
-  pool_.counters().commits.Increment();
+  pool_->counters().commits.Increment();
   sent.stored_instead.resize(round.writes.size());
   for (int row = 0; row < reply.rows.size(); ++row) {
     sent.stored_instead[static_cast<std::size_t>(reply.rows.Int8(row, 0)) - 1] =
@@ -135,7 +149,7 @@ PostgresTaskStore::Sent PostgresTaskStore::Send(const PgWriteGroup::Round& round
 }
 
 Result<PgRows> PostgresTaskStore::Ask(const PgStatement& statement, const PgParams& params) {
-  Result<PgPool::Lease> connection = pool_.Take();
+  Result<PgPool::Lease> connection = pool_->Take();
   if (!connection.ok()) return connection.status();
   PgReply reply = (*connection)->Run(statement, params);
   if (!reply.status.ok()) {
@@ -220,7 +234,7 @@ Result<std::optional<std::int64_t>> PostgresTaskStore::DeleteTasksThrough(
   params.Int8(through.pass).Int8(through.id.value).Int8(SqlLimit(limit)).Bytes("off");
   const Result<PgRows> rows = Ask(statements_.delete_tasks, params);
   if (!rows.ok()) return rows.status();
-  pool_.counters().commits.Increment();
+  pool_->counters().commits.Increment();
   return std::optional(rows->touched());
 }
 
@@ -268,7 +282,8 @@ Result<QueuePage> PostgresTaskStore::ListQueues(std::string_view page_token, std
   }
   PgParams params;
   params.Int8(after.range_hash).Bytes(after.task_queue_id);
-  params.Bytes(layout_.first_id()).Bytes(layout_.end_id()).Int8(SqlLimit(limit) + 1);
+  params.Bytes(layout_.first_id()).Bytes(layout_.end_id());
+  params.Int8(layout_.last_hash()).Int8(SqlLimit(limit) + 1);
   const Result<PgRows> rows = Ask(statements_.list_queues, params);
   if (!rows.ok()) return rows.status();
   QueuePage page;
@@ -314,14 +329,14 @@ Status PostgresTaskStore::DeleteQueue(const PhysicalQueueKey& queue, RangeId exp
   params.Int8(place->range_hash).Bytes(place->task_queue_id).Int8(expected_range_id.value);
   params.Array(std::move(hashes)).Array(std::move(firsts)).Array(std::move(ends));
 
-  Result<PgPool::Lease> connection = pool_.Take();
+  Result<PgPool::Lease> connection = pool_->Take();
   if (!connection.ok()) return connection.status();
   PgReply reply = (*connection)->RunLong(statements_.delete_queue, params);
   if (!reply.status.ok()) return reply.status;
   if (reply.rows.size() == 0) return {StatusCode::kNotFound, "no such queue"};
   const RangeId stored{reply.rows.Int8(0, 0)};
   if (stored != expected_range_id) return FencedStatus(expected_range_id, stored);
-  pool_.counters().commits.Increment();
+  pool_->counters().commits.Increment();
   return {};
 }
 

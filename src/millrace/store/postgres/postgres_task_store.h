@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -35,8 +36,13 @@ namespace millrace::store {
 // as the server's default, never off.
 class PostgresTaskStore final : public TaskStore {
  public:
-  // Both outlive the store. The schema must be there (schema.h).
-  PostgresTaskStore(PgPool& pool, const RowLayout& layout);
+  // Connects and checks the schema. kUnavailable: no answer; kFailedPrecondition: the schema is not
+  // what it must be (schema.h). `layout`, `metrics` and `log` outlive the store.
+  static Result<std::unique_ptr<PostgresTaskStore>> Open(const PostgresConfig& config,
+                                                         const RowLayout& layout, Metrics& metrics,
+                                                         Log& log);
+  // Several stores may share a pool. The schema must be there.
+  PostgresTaskStore(std::shared_ptr<PgPool> pool, const RowLayout& layout);
 
   [[nodiscard]] StoreTraits traits() const override {
     return {.exclusive = false, .counts_deletes = true};
@@ -52,7 +58,7 @@ class PostgresTaskStore final : public TaskStore {
                                 std::string_view after, std::size_t limit) override;
   Result<QueuePage> ListQueues(std::string_view page_token, std::size_t limit) override;
   Status DeleteQueue(const PhysicalQueueKey& queue, RangeId expected_range_id) override;
-  Status Health() override { return pool_.Health(); }
+  Status Health() override { return pool_->Health(); }
 
  private:
   struct Sent {
@@ -72,7 +78,7 @@ class PostgresTaskStore final : public TaskStore {
   // A read, or anything else that may be repeated.
   Result<PgRows> Ask(const PgStatement& statement, const PgParams& params);
 
-  PgPool& pool_;
+  const std::shared_ptr<PgPool> pool_;
   const RowLayout& layout_;
   const PgStatements statements_;
 

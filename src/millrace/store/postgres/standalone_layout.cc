@@ -14,6 +14,10 @@ using namespace std::string_view_literals;
 constexpr std::string_view kIdPrefix = "\x00Millrace queue\x00"sv;
 static_assert(kIdPrefix.size() == 16);
 
+// No farm hash: all queues of this kind lie together in the index, in the order of their names, and
+// all rows of a queue as well.
+constexpr std::int64_t kRangeHash = -1;
+
 constexpr std::string_view kEncoding = "Millrace";
 constexpr std::uint8_t kQueueVersion = 1;
 constexpr std::uint8_t kTaskVersion = 1;
@@ -54,11 +58,10 @@ class Standalone final : public RowLayout {
     Place place;
     place.task_queue_id = kIdPrefix;
     AppendQueueKey(queue, place.task_queue_id);
-    place.range_hash = RangeHash(place.task_queue_id);
+    place.range_hash = kRangeHash;
     return place;
   }
 
-  // One hash for all of a queue's rows, so that one range of the index holds them all.
   [[nodiscard]] Place PlaceOfTasks(const Place& of, Subqueue subqueue) const override {
     Place place = of;
     if (subqueue != 0) AppendVarint(static_cast<std::uint32_t>(subqueue), place.task_queue_id);
@@ -75,6 +78,7 @@ class Standalone final : public RowLayout {
 
   [[nodiscard]] std::string first_id() const override { return std::string(kIdPrefix); }
   [[nodiscard]] std::string end_id() const override { return AfterAllOf(kIdPrefix); }
+  [[nodiscard]] std::int64_t last_hash() const override { return kRangeHash; }
   [[nodiscard]] std::string EndOfAllTasks(const Place& of) const override {
     return AfterAllOf(of.task_queue_id);
   }

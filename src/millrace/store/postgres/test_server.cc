@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -141,7 +142,9 @@ std::string PgTestServer::Sql(const std::string& sql, const std::string& databas
   const std::unique_ptr<PGresult, void (*)(PGresult*)> result(PQexec(connection.get(), sql.c_str()),
                                                               PQclear);
   const ExecStatusType status = PQresultStatus(result.get());
-  MR_CHECK(status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK);
+  const bool done = status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
+  if (!done) std::fprintf(stderr, "%s: %s", sql.c_str(), PQerrorMessage(connection.get()));
+  MR_CHECK(done);
   return PQntuples(result.get()) > 0 ? PQgetvalue(result.get(), 0, 0) : "";
 }
 
