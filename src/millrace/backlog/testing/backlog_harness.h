@@ -131,8 +131,13 @@ class DamagedStore final : public store::TaskStore {
 
 // One durable store and its time, shared by all owners of a test.
 struct World {
+  World() = default;
+  // Over a store that is somewhere else. `name`: a queue that is not in it yet.
+  World(store::TaskStore& over, std::string name) : durable(over), key{"ns", std::move(name), 0} {}
+
   exec::ManualExecutor executor;
-  store::MemoryTaskStore durable;
+  store::MemoryTaskStore memory;
+  store::TaskStore& durable = memory;
   CountingFaults faults;
   SeededRandom random{7};
   NullLog log;
