@@ -419,6 +419,8 @@ class _Checker:
             self._report("counts do not add up", f"{call.queue}: {counts}")
         if min(counts.values()) < 0:
             self._report("count below zero", f"{call.queue}: {counts}")
+        if call.rows and not _adds_up(call.rows):
+            self._report("stored rows do not add up", f"{call.queue}: {call.rows}")
         for name, bounds in (("accepted", accepted), ("done", done)):
             least, most = bounds.at(call)
             if not least <= counts[name] <= most:
@@ -435,8 +437,7 @@ class _Checker:
 
     def _check_final(self, queue: str, final: Final) -> None:
         rows = final.rows
-        if rows["accepted"] != rows["done"] + rows["task_rows"] + rows["dead"] + rows["dropped"] \
-                or rows["dead_rows"] != rows["dead_total"]:
+        if not _adds_up(rows):
             self._report("stored rows do not add up", f"{queue}: {rows}")
         if rows["task_rows"] != len(final.left) or rows["dead_rows"] != len(final.dead):
             self._report("stored rows do not add up", f"{queue}: {rows}, shown {len(final.left)} and {len(final.dead)}")
@@ -473,6 +474,11 @@ class _Checker:
         expires = task.sent is not None and task.sent.time_to_live is not None
         if not (task.maybe_done or dead or left or expires):
             self._report("acknowledged task lost", f"{task.task_id}, enqueued {task.enqueue and task.enqueue.invoked}")
+
+
+def _adds_up(rows: dict[str, int]) -> bool:
+    return (rows["accepted"] == rows["done"] + rows["task_rows"] + rows["dead"] + rows["dropped"]
+            and rows["dead_rows"] == rows["dead_total"])
 
 
 class _Bounds:

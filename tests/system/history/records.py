@@ -94,6 +94,8 @@ class Call:
     seen: list[Seen] = field(default_factory=list)
     # Describe: accepted, done, waiting, leased, dead, dropped.
     counts: dict[str, int] = field(default_factory=dict)
+    # Describe with a count of the stored rows: as Final.rows.
+    rows: dict[str, int] = field(default_factory=dict)
     client: str = ""
 
 

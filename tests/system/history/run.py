@@ -23,7 +23,7 @@ from .checker import Violation, check
 from .nemesis import Nemesis, make_plan
 from .proxy import Proxy
 from .records import Final, History, Kind, Outcome
-from .workload import QUEUES, Caller, Recorder, Workload, rows_of
+from .workload import Caller, Recorder, Workload, rows_of
 
 
 def run(server: Server, seed: int, seconds: float, *, disk: Disk | None = None, tell=lambda _: None) -> tuple[History, list[str]]:
@@ -44,9 +44,13 @@ def run(server: Server, seed: int, seconds: float, *, disk: Disk | None = None, 
     # What the clients were told must have survived a last crash as well.
     server.restart()
     history.calls = recorder.calls
-    for queue in QUEUES:
+    for queue in _used(recorder):
         history.final[queue] = _look(server, queue)
     return history, recorder.surprises
+
+
+def _used(recorder: Recorder) -> list[str]:
+    return sorted({call.queue for call in recorder.calls})
 
 
 def _drain(server: Server, recorder: Recorder) -> None:
@@ -64,8 +68,8 @@ def _drain(server: Server, recorder: Recorder) -> None:
         return False
 
     try:
-        for queue in QUEUES:
-            # A queue that was never used is not there.
+        for queue in _used(recorder):
+            # One that was only asked about is not there.
             caller.enqueue(queue, 1, 0, None)
             wait_until(lambda: empty(queue), f"{queue} is empty", 120)  # noqa: B023
     finally:

@@ -59,6 +59,11 @@ class Story:
         return self._add(Kind.DESCRIBE, begin, end, counts={
             "accepted": accepted, "done": done, "waiting": waiting, "leased": leased, "dead": dead, "dropped": dropped})
 
+    def rows(self, begin, end, rows):
+        self.counts(begin, end, rows["accepted"], rows["done"], rows["task_rows"])
+        self.history.calls[-1].rows = {"dead": 0, "dropped": 0, "dead_rows": 0, "dead_total": 0, **rows}
+        return self
+
     def peek(self, begin, end, *ids):
         return self._add(Kind.PEEK, begin, end, seen=[Seen(i, "waiting", 1) for i in ids])
 
@@ -162,6 +167,8 @@ MORE_BAD = [
     ("count wrong", one_lease().complete(4, 5, "a/1").final(2, 2)),
     ("count wrong", one_lease().complete(4, 5, "a/1", UNKNOWN).final(1, 2)),
     ("stored rows do not add up", one_lease().complete(4, 5, "a/1").final(1, 1, dead_rows=1)),
+    ("stored rows do not add up", Story().put(0, 1, "a", "b").rows(2, 3, {"accepted": 2, "done": 0, "task_rows": 2})
+        .rows(4, 5, {"accepted": 2, "done": 0, "task_rows": 1})),
     # A confirmed write after the lease carried it: a crash may not forget it.
     ("two leases at once", one_lease().put(4, 5, "b").death(6, 6.5).lease(7, 8, "a/1:x")),
     ("good lease refused", one_lease().put(4, 5, "b").death(6, 6.5).complete(7, 8, "a/1", NO, lost=True)),

@@ -11,12 +11,15 @@ from typing import Any, Callable
 import grpc
 
 import millrace
+from millrace import errors as millrace_errors
 from millrace.v1 import queue_pb2, queue_pb2_grpc
 
 from .records import Call, Granted, Kind, Outcome, Seen, Sent, Settled
 
 QUEUES = ("orders", "short/leases", "mail", "expiring")
 EXPIRING = "expiring"
+# Queues that a run makes as it goes.
+_NEW_QUEUES = tuple(f"new-{number}" for number in range(12))
 _CALL_TIMEOUT = 2.0
 _OLD_TOKENS = 400
 _NO_RETRIES = (("grpc.enable_retries", 0),)
@@ -50,11 +53,15 @@ class Caller:
     def __init__(self, name: str, address: str, recorder: Recorder):
         self.name = name
         self._client = millrace.Client(address, timeout=_CALL_TIMEOUT, options=_NO_RETRIES)
+        # The client does not ask for row counts.
+        self._channel = grpc.insecure_channel(address, options=_NO_RETRIES)
+        self._looking = queue_pb2_grpc.QueueServiceStub(self._channel)
         self._recorder = recorder
         self._sent = 0
 
     def close(self) -> None:
         self._client.close()
+        self._channel.close()
 
     def _run(self, kind: Kind, queue: str, body: Callable[[], Any]) -> tuple[Call, Any]:
         """Calls and records. The result is None when the call failed."""
@@ -121,13 +128,21 @@ class Caller:
         call.seen = [Seen(task.task_id, task.state.name.lower(), task.attempt) for task in tasks or ()]
         self._recorder.record(call)
 
-    def describe(self, queue: str) -> dict[str, int] | None:
-        call, info = self._run(Kind.DESCRIBE, queue, lambda: self._client.describe(queue))
-        if info is not None:
-            call.counts = {name: getattr(info.counts, name)
-                           for name in ("accepted", "done", "waiting", "leased", "dead", "dropped")}
+    def describe(self, queue: str, *, rows: bool = False) -> dict[str, int] | None:
+        request = queue_pb2.DescribeRequest(queue=queue, count_rows=rows)
+        call, reply = self._run(Kind.DESCRIBE, queue, lambda: self._describe(request))
+        if reply is not None:
+            call.counts = _numbers(reply.queue.counts)
+            call.rows = _numbers(reply.queue.row_counts) if rows else {}
         self._recorder.record(call)
         return call.counts or None
+
+
+    def _describe(self, request: queue_pb2.DescribeRequest) -> queue_pb2.DescribeResponse:
+        try:
+            return self._looking.Describe(request, timeout=_CALL_TIMEOUT)
+        except grpc.RpcError as error:
+            raise millrace_errors.from_rpc(error) from error
 
 
 class Workload:
@@ -167,12 +182,16 @@ class Workload:
         finally:
             caller.close()
 
+    @staticmethod
+    def _queue(rng: random.Random) -> str:
+        return rng.choice(_NEW_QUEUES if rng.random() < 0.06 else QUEUES)
+
     def _pause(self, seconds: float) -> None:
         self._stop.wait(seconds)
 
     def _produce(self, caller: Caller, rng: random.Random) -> None:
         while not self._stop.is_set():
-            queue = rng.choice(QUEUES)
+            queue = self._queue(rng)
             caller.enqueue(queue, rng.choice((1, 1, 2, 5, 20)), rng.choice((0, 0, 0, 1, 2, 3)),
                            rng.choice((None, 1.0, 5.0)) if queue == EXPIRING else None)
             self._pause(rng.random() * 0.06)
@@ -180,7 +199,7 @@ class Workload:
     def _work(self, caller: Caller, rng: random.Random) -> None:
         held: list[tuple[str, str]] = []
         while not self._stop.is_set():
-            queue = rng.choice(QUEUES)
+            queue = self._queue(rng)
             short = queue.startswith("short") or rng.random() < 0.15
             duration = 0.1 + rng.random() * 0.3 if short else 3.0 + rng.random() * 5
             granted = caller.lease(queue, rng.choice((1, 3, 10, 30)), duration, rng.choice((0, 0.2, 0.5)))
@@ -227,11 +246,15 @@ class Workload:
 
     def _look(self, caller: Caller, rng: random.Random) -> None:
         while not self._stop.is_set():
-            queue = rng.choice(QUEUES)
-            caller.describe(queue)
+            queue = self._queue(rng)
+            caller.describe(queue, rows=rng.random() < 0.2)
             if rng.random() < 0.3:
                 caller.peek(queue, rng.choice((None, millrace.TaskState.DEAD)))
             self._pause(0.05)
+
+
+def _numbers(message: Any) -> dict[str, int]:
+    return {field.name: getattr(message, field.name) for field in message.DESCRIPTOR.fields}
 
 
 def rows_of(address: str, queue: str) -> tuple[dict[str, int], dict[str, int]]:
@@ -239,6 +262,4 @@ def rows_of(address: str, queue: str) -> tuple[dict[str, int], dict[str, int]]:
     with grpc.insecure_channel(address) as channel:
         request = queue_pb2.DescribeRequest(queue=queue, count_rows=True)
         info = queue_pb2_grpc.QueueServiceStub(channel).Describe(request, timeout=60, wait_for_ready=True).queue
-    counts = {f.name: getattr(info.counts, f.name) for f in info.counts.DESCRIPTOR.fields}
-    rows = {f.name: getattr(info.row_counts, f.name) for f in info.row_counts.DESCRIPTOR.fields}
-    return counts, rows
+    return _numbers(info.counts), _numbers(info.row_counts)
