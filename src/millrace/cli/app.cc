@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "millrace/cli/completion_command.h"
+#include "millrace/server/value_text.h"
 
 namespace millrace::cli {
 namespace {
@@ -43,6 +44,20 @@ void AddGlobalOptions(Command& root, Context& context) {
   root.Text("--address", context.address, "ADDRESS",
             "server: host:port or unix:/path; also MILLRACE_ADDRESS");
   root.Time("--timeout", context.timeout, "longest wait for one answer");
+  constexpr char kGroup[] = "TLS";
+  root.Flag("--tls", context.tls_given,
+            "speak TLS, which the other --tls options mean as well; also MILLRACE_TLS=true")
+      .Group(kGroup);
+  root.Text("--tls-ca-file", context.tls.ca_file, "FILE",
+            "PEM file with the CA of the server's certificate, instead of the system's roots; also "
+            "MILLRACE_TLS_CA_FILE, and so on")
+      .Group(kGroup);
+  root.Text("--tls-cert-file", context.tls.cert_file, "FILE", "PEM file with our own certificate")
+      .Group(kGroup);
+  root.Text("--tls-key-file", context.tls.key_file, "FILE", "PEM file with its key").Group(kGroup);
+  root.Text("--tls-server-name", context.tls.server_name, "NAME",
+            "whom the server's certificate must be for, instead of the address's host")
+      .Group(kGroup);
 }
 
 // Options of the root may stand after any subcommand.
@@ -75,6 +90,17 @@ int RunCli(std::vector<std::string> args, Context& context) {
     context.address = std::move(address);
     context.address_given = true;
   }
+  if (const std::string word = FromEnvironment(context, "MILLRACE_TLS"); !word.empty()) {
+    const Result<bool> on = server::ParseBool(word);
+    if (!on.ok()) {
+      return context.Fail(kExitUsage, "MILLRACE_TLS: " + std::string(on.status().message()));
+    }
+    context.tls_given = *on;
+  }
+  context.tls.ca_file = FromEnvironment(context, "MILLRACE_TLS_CA_FILE");
+  context.tls.cert_file = FromEnvironment(context, "MILLRACE_TLS_CERT_FILE");
+  context.tls.key_file = FromEnvironment(context, "MILLRACE_TLS_KEY_FILE");
+  context.tls.server_name = FromEnvironment(context, "MILLRACE_TLS_SERVER_NAME");
   Command root(&app);
   AddGlobalOptions(root, context);
   AddServerCommand(root, context);

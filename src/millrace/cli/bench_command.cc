@@ -61,6 +61,11 @@ Json LatencyJson(const LatencyHistogram& histogram) {
           {"max", Micros(histogram.max())}};
 }
 
+bool SpeaksTls(const std::vector<std::string>& server_flags) {
+  return std::any_of(server_flags.begin(), server_flags.end(),
+                     [](const std::string& flag) { return flag.starts_with("--rpc-tls-"); });
+}
+
 // One run of the command.
 class BenchRun {
  public:
@@ -74,6 +79,11 @@ class BenchRun {
                              "--address names a server that runs already");
       }
       context_.address = server_.address();
+      if (!SpeaksTls(arguments_.server_flags)) {
+        // What the environment says about the usual server does not hold for this one.
+        context_.tls_given = false;
+        context_.tls = {};
+      }
       server_pid_ = server_.pid();
     } else {
       server_pid_ = arguments_.server_pid;

@@ -91,6 +91,16 @@ std::string HintFor(const CallError& error, const std::string& address) {
   }
   switch (error.code) {
     case Code::kUnavailable:
+      if (error.message.find("the peer speaks TLS") != std::string::npos) {
+        return "the server wants TLS: give --tls, and --tls-ca-file unless the system knows its CA";
+      }
+      if (error.message.find("does not speak TLS") != std::string::npos) {
+        return "the server speaks plain text: leave out --tls and its kin";
+      }
+      if (error.message.find("asks for a client certificate") != std::string::npos) {
+        return "give --tls-cert-file and --tls-key-file";
+      }
+      if (error.message.find("TLS") != std::string::npos) return "";
       return "is a server running at " + address +
              "? Start one with `millrace server --dev`, or name another with --address or "
              "MILLRACE_ADDRESS";

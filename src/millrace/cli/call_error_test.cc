@@ -86,5 +86,18 @@ TEST(CallErrorTest, TellsWhatToDoNext) {
   EXPECT_NE(err.str().find("127.0.0.1:1"), std::string::npos);
 }
 
+TEST(CallErrorTest, TellsWhichSideOfTlsIsMissing) {
+  const auto hint = [](const std::string& message) {
+    return HintFor(ReadCallError(rpc::RpcStatus{rpc::Code::kUnavailable, message, ""}), "x:1");
+  };
+  EXPECT_NE(hint("the peer speaks TLS where plain text is spoken").find("give --tls"),
+            std::string::npos);
+  EXPECT_NE(hint("TLS handshake: the peer does not speak TLS").find("leave out --tls"),
+            std::string::npos);
+  EXPECT_NE(hint("TLS: the server asks for a client certificate").find("--tls-cert-file"),
+            std::string::npos);
+  EXPECT_EQ(hint("TLS handshake: certificate has expired"), "");
+}
+
 }  // namespace
 }  // namespace millrace::cli

@@ -9,6 +9,7 @@ ClientSession::ClientSession(const Context& context, int connections)
     : timeout_(context.timeout), loop_(exec::EventLoop::Create("client", clock_)) {
   rpc::ChannelOptions options;
   options.target = context.address;
+  if (context.UsesTls()) options.tls = context.tls;
   options.connections_max = connections;
   options.backoff_max = std::chrono::seconds(1);
   // What we asked for is ours to hold: a thousand leased tasks may be a megabyte each.

@@ -10,6 +10,7 @@
 #include "millrace/base/time.h"
 #include "millrace/cli/exit_code.h"
 #include "millrace/cli/output_format.h"
+#include "millrace/rpc/tls_options.h"
 
 namespace millrace::cli {
 
@@ -28,9 +29,16 @@ struct Context {
   std::string address = kDefaultAddress;
   bool address_given = false;  // By flag or environment.
   Duration timeout = std::chrono::seconds(10);
+  bool tls_given = false;  // By --tls or its variable; naming a file or a name does as well.
+  rpc::TlsClientOptions tls{};
 
   // Set by the subcommand that the arguments name; runs after parsing is done.
   std::function<ExitCode()> action{};
+
+  [[nodiscard]] bool UsesTls() const {
+    return tls_given || !tls.ca_file.empty() || !tls.cert_file.empty() || !tls.key_file.empty() ||
+           !tls.server_name.empty();
+  }
 
   // "error: message" and, when there is one, the hint below it.
   ExitCode Fail(ExitCode code, const std::string& message, const std::string& hint = "") const {

@@ -10,7 +10,9 @@ namespace millrace::cli {
 
 void AddServerSettings(Command& command, server::ConfigSources& sources) {
   constexpr char kGroup[] = "Settings";
-  sources.other_environment = {"MILLRACE_ADDRESS"};
+  sources.other_environment = {"MILLRACE_ADDRESS",      "MILLRACE_TLS",
+                               "MILLRACE_TLS_CA_FILE",  "MILLRACE_TLS_CERT_FILE",
+                               "MILLRACE_TLS_KEY_FILE", "MILLRACE_TLS_SERVER_NAME"};
   command
       .Text("--config", sources.config_file, "FILE",
             "YAML file with settings; also MILLRACE_CONFIG")

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -11,12 +12,14 @@
 #include "millrace/rpc/client_stream.h"
 #include "millrace/rpc/service.h"
 #include "millrace/rpc/status.h"
+#include "millrace/rpc/tls_options.h"
 
 namespace millrace::rpc {
 
 struct ChannelOptions {
-  std::string target;       // "127.0.0.1:7630", "[::1]:7630", "host:port" or "unix:/path".
-  int connections_max = 1;  // Calls go to the connection with the fewest of them.
+  std::string target;  // "127.0.0.1:7630", "[::1]:7630", "host:port" or "unix:/path".
+  std::optional<TlsClientOptions> tls;  // None = plain text.
+  int connections_max = 1;              // Calls go to the connection with the fewest of them.
   Duration connect_timeout = std::chrono::seconds(5);
   Duration backoff_min = std::chrono::milliseconds(50);  // Doubles to the max, +-20 % jitter.
   Duration backoff_max = std::chrono::seconds(5);

@@ -15,12 +15,22 @@ std::string AuthorityOf(const std::string& target) {
   return target.starts_with("unix:") ? "localhost" : target;
 }
 
+// Whom a server's certificate must be for.
+std::string ServerNameOf(const ChannelOptions& options) {
+  if (options.tls && !options.tls->server_name.empty()) return options.tls->server_name;
+  std::string host = AuthorityOf(options.target);
+  if (host != "localhost") host.resize(std::min(host.rfind(':'), host.size()));
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return host;
+}
+
 }  // namespace
 
 ClientChannel::ClientChannel(exec::EventLoop& loop, ChannelOptions options)
     : loop_(loop),
       options_(std::move(options)),
       authority_(AuthorityOf(options_.target)),
+      credentials_(options_.tls ? std::make_unique<TlsCredentials>(*options_.tls) : nullptr),
       keepalive_time_(options_.keepalive_time) {
   MR_CHECK(options_.connections_max > 0);
   for (int i = 0; i < options_.connections_max; ++i) {
@@ -172,9 +182,19 @@ void ClientChannel::OnResolved(Slot& slot, Result<std::vector<SocketAddress>> ad
     BackOff(slot, std::string(addresses.status().message()));
     return;
   }
+  TlsContext tls;
+  if (credentials_ != nullptr) {
+    // A few small files, and most of the time only a look at their attributes.
+    const auto refreshed = credentials_->Refresh();
+    tls = credentials_->Current();
+    if (tls == nullptr) {
+      BackOff(slot, std::string(refreshed.status().message()));
+      return;
+    }
+  }
   slot.connection = std::make_unique<ClientConnection>(
-      loop_, std::move(addresses).value(), authority_, options_, keepalive_time_,
-      static_cast<ClientConnection::Owner&>(*this));
+      loop_, std::move(addresses).value(), authority_, std::move(tls), ServerNameOf(options_),
+      options_, keepalive_time_, static_cast<ClientConnection::Owner&>(*this));
 }
 
 void ClientChannel::BackOff(Slot& slot, const std::string& why) {

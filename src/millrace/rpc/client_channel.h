@@ -14,6 +14,7 @@
 #include "millrace/rpc/client_connection.h"
 #include "millrace/rpc/connect_backoff.h"
 #include "millrace/rpc/resolver.h"
+#include "millrace/rpc/tls_credentials.h"
 
 namespace millrace::rpc {
 
@@ -84,6 +85,7 @@ class ClientChannel final : public std::enable_shared_from_this<ClientChannel>,
   exec::EventLoop& loop_;
   const ChannelOptions options_;
   const std::string authority_;
+  const std::unique_ptr<TlsCredentials> credentials_;  // Null = plain text.
   SystemRandom random_;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<std::unique_ptr<ClientConnection>> draining_;

@@ -140,12 +140,15 @@ const ClientCallbacks& Callbacks() {
 }  // namespace
 
 ClientConnection::ClientConnection(exec::EventLoop& loop, std::vector<SocketAddress> addresses,
-                                   std::string authority, const ChannelOptions& options,
-                                   Duration keepalive_time, Owner& owner)
+                                   std::string authority, TlsContext tls, std::string server_name,
+                                   const ChannelOptions& options, Duration keepalive_time,
+                                   Owner& owner)
     : loop_(loop),
       options_(options),
       owner_(owner),
       authority_(std::move(authority)),
+      tls_(std::move(tls)),
+      server_name_(std::move(server_name)),
       addresses_(std::move(addresses)),
       last_error_("no address"),
       keepalive_(
@@ -230,8 +233,9 @@ void ClientConnection::OnConnected(int fd) {
   }};
   nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, settings.data(), settings.size());
   nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, 0, kConnectionWindowBytes);
-  socket_ = std::make_unique<SessionSocket>(loop_, fd, kSendStallTimeout,
-                                            static_cast<SessionSocket::Owner&>(*this));
+  socket_ = std::make_unique<SessionSocket>(
+      loop_, fd, tls_ == nullptr ? nullptr : TlsStream::Connect(tls_, fd, server_name_),
+      kSendStallTimeout, static_cast<SessionSocket::Owner&>(*this));
   socket_->set_session(session_);
   socket_->ScheduleFlush();
 }
@@ -294,7 +298,7 @@ void ClientConnection::Start(ClientCall& call) {
   MR_CHECK(state_ == State::kReady);
   HeaderFields fields;
   fields.AddStatic(":method", "POST");
-  fields.AddStatic(":scheme", "http");
+  fields.AddStatic(":scheme", tls_ == nullptr ? "http" : "https");
   fields.AddStatic(":path", call.method);
   fields.AddStatic(":authority", authority_);
   fields.AddStatic("te", "trailers");
@@ -442,6 +446,10 @@ void ClientConnection::OnStreamClosed(std::int32_t stream_id, std::uint32_t erro
 }
 
 void ClientConnection::OnSocketLost(std::string_view why) { Close(std::string(why)); }
+
+void ClientConnection::OnHandshakeFailed(std::string_view why) {
+  Close("TLS handshake: " + std::string(why));
+}
 
 void ClientConnection::OnFlushed() {
   const bool over =

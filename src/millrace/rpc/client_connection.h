@@ -14,6 +14,7 @@
 #include "millrace/rpc/client_keepalive.h"
 #include "millrace/rpc/session_socket.h"
 #include "millrace/rpc/socket_address.h"
+#include "millrace/rpc/tls_context.h"
 
 namespace millrace::rpc {
 
@@ -43,10 +44,11 @@ class ClientConnection final : private SessionSocket::Owner {
   };
 
   // Tries the addresses one after the other until one takes the connection or the options'
-  // connect_timeout has passed. `options` live as long.
+  // connect_timeout has passed. `tls`: null = plain text; `server_name`: whom the server's
+  // certificate must be for. `options` live as long.
   ClientConnection(exec::EventLoop& loop, std::vector<SocketAddress> addresses,
-                   std::string authority, const ChannelOptions& options, Duration keepalive_time,
-                   Owner& owner);
+                   std::string authority, TlsContext tls, std::string server_name,
+                   const ChannelOptions& options, Duration keepalive_time, Owner& owner);
   ~ClientConnection();
   ClientConnection(const ClientConnection&) = delete;
   ClientConnection& operator=(const ClientConnection&) = delete;
@@ -89,6 +91,7 @@ class ClientConnection final : private SessionSocket::Owner {
   ClientCall* Find(std::int32_t stream_id);
 
   void OnSocketLost(std::string_view why) override;
+  void OnHandshakeFailed(std::string_view why) override;
   void OnBytesRead(std::size_t) override { keepalive_.OnBytesRead(); }
   void OnFlushed() override;
 
@@ -96,6 +99,8 @@ class ClientConnection final : private SessionSocket::Owner {
   const ChannelOptions& options_;
   Owner& owner_;
   const std::string authority_;
+  const TlsContext tls_;
+  const std::string server_name_;
   std::vector<SocketAddress> addresses_;
   std::size_t next_address_ = 0;
   std::string last_error_;

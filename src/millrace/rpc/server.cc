@@ -14,6 +14,8 @@
 #include "millrace/rpc/method_table.h"
 #include "millrace/rpc/reflection.h"
 #include "millrace/rpc/server_connection.h"
+#include "millrace/rpc/tls_credentials.h"
+#include "millrace/rpc/tls_reloader.h"
 
 namespace millrace::rpc {
 namespace {
@@ -72,6 +74,7 @@ class ServerImpl final : public Server {
     if (options_.listen.empty()) {
       return {StatusCode::kInvalidArgument, "no address to listen at"};
     }
+    MR_RETURN_IF_ERROR(LoadTls());
     for (const std::string& address : options_.listen) {
       auto listener = std::make_unique<Listener>(acceptor(), log_);
       Status opened = listener->Open(address);
@@ -89,10 +92,15 @@ class ServerImpl final : public Server {
         listener->Start([this](int fd, std::string peer) { OnAccept(fd, std::move(peer)); });
       }
     });
+    if (reloader_ != nullptr) reloader_->Start();
     return OkStatus();
   }
 
   [[nodiscard]] std::vector<std::string> addresses() const override { return addresses_; }
+
+  void ReloadTls() override {
+    if (reloader_ != nullptr) reloader_->CheckSoon();
+  }
 
   void SetServing(bool serving) override { health_.SetServing(serving); }
 
@@ -129,6 +137,21 @@ class ServerImpl final : public Server {
     health_.AddTo(&table);
     AddReflection(AllServices(table), &table);
     return table;
+  }
+
+  Status LoadTls() {
+    if (!options_.tls) return OkStatus();
+    credentials_ = std::make_unique<TlsCredentials>(*options_.tls);
+    const auto loaded = credentials_->Refresh();
+    if (!loaded.ok()) return loaded.status();
+    reloader_ = std::make_unique<TlsReloader>(*credentials_, options_.tls->reload_interval, log_);
+    return OkStatus();
+  }
+
+  // Null = plain text.
+  [[nodiscard]] TlsContext TlsFor(std::string_view peer) const {
+    if (credentials_ == nullptr || peer.starts_with("unix:")) return nullptr;
+    return credentials_->Current();
   }
 
   exec::EventLoop& acceptor() { return shares_.front()->loop; }
@@ -190,9 +213,10 @@ class ServerImpl final : public Server {
         OnGone(chosen);
         return;
       }
+      const TlsContext tls = TlsFor(peer);
       share.connections.emplace(
           id, std::make_unique<ServerConnection>(options_, methods_, log_, share.loop, fd,
-                                                 std::move(peer), [this, &share, chosen, id] {
+                                                 std::move(peer), tls, [this, &share, chosen, id] {
                                                    share.connections.erase(id);
                                                    OnGone(chosen);
                                                  }));
@@ -212,6 +236,8 @@ class ServerImpl final : public Server {
   Log& log_;
   Gauge& open_gauge_;
   Counter& refused_;
+  std::unique_ptr<TlsCredentials> credentials_;  // Null = plain text.
+  std::unique_ptr<TlsReloader> reloader_;
   std::vector<std::unique_ptr<LoopShare>> shares_;
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::vector<std::string> addresses_;

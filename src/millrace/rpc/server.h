@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,12 +14,16 @@
 #include "millrace/base/status.h"
 #include "millrace/exec/event_loop.h"
 #include "millrace/rpc/service.h"
+#include "millrace/rpc/tls_options.h"
 
 namespace millrace::rpc {
 
 struct ServerOptions {
   // "127.0.0.1:7630" (port 0 = any free one), "[::1]:7630", "unix:/path". At least one.
   std::vector<std::string> listen;
+  // For the TCP addresses; None = plain text. Unix sockets are always plain: the system itself
+  // guards them.
+  std::optional<TlsServerOptions> tls;
   std::size_t receive_message_bytes_max = 4u << 20;
   // Per connection, requests that wait or are still arriving: one more is answered
   // RESOURCE_EXHAUSTED. Replies that the client does not take are bounded by the same number.
@@ -30,8 +35,8 @@ struct ServerOptions {
       Duration::zero();  // Closes a connection without calls after this; 0 = never.
   Duration keepalive_min =
       std::chrono::seconds(5);  // Clients that ping more often while idle get GOAWAY.
-  Duration handshake_timeout =
-      std::chrono::seconds(10);  // Also for the rest of a begun header block.
+  Duration handshake_timeout = std::chrono::seconds(
+      10);  // TLS and HTTP/2 together. Also for the rest of a begun header block.
   Duration send_stall_timeout =
       std::chrono::seconds(30);  // A peer that takes no byte for so long is closed.
 };
@@ -39,7 +44,8 @@ struct ServerOptions {
 // gRPC server: listens, spreads connections over the loops, and turns requests into ServerCalls.
 //
 // Thread: construction, Start and Shutdown from any one thread that is not a loop's.
-// Fails: Start with kUnavailable and the system's words when an address cannot be bound.
+// Fails: Start with kUnavailable and the system's words when an address cannot be bound;
+// kInvalidArgument when the certificate files cannot be used.
 class Server {
  public:
   // `loops` and everything else must outlive the server.
@@ -51,6 +57,9 @@ class Server {
 
   // Addresses really bound, with the port chosen, in the order of `listen`.
   [[nodiscard]] virtual std::vector<std::string> addresses() const = 0;
+
+  // Looks at the certificate files now rather than after the interval. Thread: any.
+  virtual void ReloadTls() = 0;
 
   // The grpc.health.v1 answer for "" and every service; starts as NOT_SERVING.
   virtual void SetServing(bool serving) = 0;

@@ -22,14 +22,15 @@ constexpr std::array<std::uint8_t, 8> kDrainPing = {'d', 'r', 'a', 'i', 'n', 'i'
 
 ServerConnection::ServerConnection(const ServerOptions& options, MethodTable& methods, Log& log,
                                    exec::EventLoop& loop, int fd, std::string peer,
-                                   Closure on_closed)
+                                   const TlsContext& tls, Closure on_closed)
     : options_(options),
       methods_(methods),
       log_(log),
       loop_(loop),
       peer_(std::make_shared<const std::string>(std::move(peer))),
       on_closed_(std::move(on_closed)),
-      socket_(loop, fd, options.send_stall_timeout, *this),
+      socket_(loop, fd, tls == nullptr ? nullptr : TlsStream::Accept(tls, fd),
+              options.send_stall_timeout, *this),
       session_(ServerCallbacks::NewSession(*this)),
       head_(methods, options.header_list_bytes_max),
       conduct_(options.keepalive_min) {
@@ -335,6 +336,11 @@ bool ServerConnection::OnBytes(std::string_view bytes) {
   return false;
 }
 
+void ServerConnection::OnHandshakeFailed(std::string_view why) {
+  log_.Write(LogLevel::kInfo, "rpc", "TLS handshake failed", {{"peer", *peer_}, {"reason", why}});
+  socket_.Linger();
+}
+
 void ServerConnection::OnBytesRead(std::size_t bytes) {
   Judge(conduct_.OnBytes(bytes));
   if (header_block_stream_ != 0 && progress_timer_ == 0) ArmProgressTimer();
@@ -361,7 +367,9 @@ void ServerConnection::ArmProgressTimer() {
           return;
         }
         log_.Write(LogLevel::kInfo, "rpc", "closing a connection",
-                   {{"peer", *peer_}, {"reason", "it is too slow to speak HTTP/2"}});
+                   {{"peer", *peer_},
+                    {"reason", socket_.handshaking() ? "its TLS handshake takes too long"
+                                                     : "it is too slow to speak HTTP/2"}});
         Close();
       });
 }
@@ -392,6 +400,10 @@ void ServerConnection::Drain() {
 
 void ServerConnection::Abort() {
   if (closed_) return;
+  if (!handshake_done_) {
+    Close();
+    return;
+  }
   for (CallState* call = calls_; call != nullptr;) {
     const std::shared_ptr<CallState> hold = call->self;
     if (!call->replied) Reply(*call, {Code::kUnavailable, "the server is shutting down", {}});

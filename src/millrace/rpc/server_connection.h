@@ -18,6 +18,7 @@
 #include "millrace/rpc/server.h"
 #include "millrace/rpc/server_call.h"
 #include "millrace/rpc/session_socket.h"
+#include "millrace/rpc/tls_context.h"
 
 namespace millrace::rpc {
 
@@ -33,8 +34,10 @@ namespace millrace::rpc {
 // destroys it.
 class ServerConnection final : private CallSink, private SessionSocket::Owner {
  public:
+  // `tls`: null = plain text.
   ServerConnection(const ServerOptions& options, MethodTable& methods, Log& log,
-                   exec::EventLoop& loop, int fd, std::string peer, Closure on_closed);
+                   exec::EventLoop& loop, int fd, std::string peer, const TlsContext& tls,
+                   Closure on_closed);
   ~ServerConnection();
   ServerConnection(const ServerConnection&) = delete;
   ServerConnection& operator=(const ServerConnection&) = delete;
@@ -73,6 +76,7 @@ class ServerConnection final : private CallSink, private SessionSocket::Owner {
   // SessionSocket::Owner
   void OnSocketLost(std::string_view why) override;
   bool OnBytes(std::string_view bytes) override;
+  void OnHandshakeFailed(std::string_view why) override;
   void OnBytesRead(std::size_t bytes) override;
   void OnFlushed() override;
 

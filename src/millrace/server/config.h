@@ -21,11 +21,23 @@ struct StoreSettings {
   std::size_t block_cache_bytes = 64u << 20;
 };
 
+// What is asked of clients once there is a file of CAs to check them with.
+enum class ClientAuth : std::uint8_t { kRequired, kOptional };
+
+// Off without a certificate.
+struct TlsSettings {
+  std::string cert_file;
+  std::string key_file;
+  std::string client_ca_file;
+  ClientAuth client_auth = ClientAuth::kRequired;
+};
+
 struct RpcSettings {
   std::size_t request_bytes_max = 16u << 20;
   std::size_t connections_max = 10'000;
   std::uint32_t concurrent_streams_max = 1'000;
   Duration idle_timeout = Duration::zero();
+  TlsSettings tls;
 };
 
 struct LogSettings {

@@ -190,6 +190,16 @@ Status CheckConsistent(const ServerConfig& config) {
           queue.backlog.store_retry_max);
   ordered("backlog.write_batch_max", queue.backlog.write_batch_max, "backlog.range_size",
           static_cast<std::size_t>(queue.backlog.range_size));
+  const TlsSettings& tls = config.rpc.tls;
+  const auto needs = [&problems](std::string_view given_name, const std::string& given,
+                                 std::string_view needed_name, const std::string& needed) {
+    if (given.empty() || !needed.empty()) return;
+    problems += (problems.empty() ? "" : "\n") + std::string(given_name) + " needs " +
+                std::string(needed_name) + " as well";
+  };
+  needs("rpc.tls_cert_file", tls.cert_file, "rpc.tls_key_file", tls.key_file);
+  needs("rpc.tls_key_file", tls.key_file, "rpc.tls_cert_file", tls.cert_file);
+  needs("rpc.tls_client_ca_file", tls.client_ca_file, "rpc.tls_cert_file", tls.cert_file);
   return problems.empty() ? OkStatus() : Status(StatusCode::kInvalidArgument, problems);
 }
 

@@ -208,6 +208,18 @@ TEST(ConfigLoadTest, OrdersBetweenSettingsAreChecked) {
               HasSubstr("limits.payload_bytes_max may not be above limits.request_bytes_max"));
 }
 
+TEST(ConfigLoadTest, TlsFilesGoTogether) {
+  ConfigSources sources;
+  sources.flags = {{"rpc.tls_cert_file", "a.pem"}};
+  EXPECT_THAT(MessageOf(sources), HasSubstr("rpc.tls_cert_file needs rpc.tls_key_file as well"));
+  sources.flags = {{"rpc.tls_key_file", "a.key"}, {"rpc.tls_client_ca_file", "ca.pem"}};
+  EXPECT_THAT(MessageOf(sources), HasSubstr("rpc.tls_key_file needs rpc.tls_cert_file as well"));
+  EXPECT_THAT(MessageOf(sources),
+              HasSubstr("rpc.tls_client_ca_file needs rpc.tls_cert_file as well"));
+  sources.flags.emplace_back("rpc.tls_cert_file", "a.pem");
+  EXPECT_TRUE(LoadConfig(sources).ok()) << LoadConfig(sources).status();
+}
+
 TEST(ConfigFileTest, EveryShapeErrorNamesItsLine) {
   const auto message = [](const std::string& text) {
     const auto parsed = ParseConfigText(text, "f.yaml");

@@ -47,9 +47,14 @@ void SayServing(const Server& server, StderrLog& log) {
              {"version", Version()},
              {"pid", std::int64_t{getpid()}}});
   for (const std::string& address : server.grpc_addresses()) {
-    if (Loopback(address)) continue;
+    const TlsSettings& tls = server.config().rpc.tls;
+    const bool authenticated =
+        !tls.client_ca_file.empty() && tls.client_auth == ClientAuth::kRequired;
+    if (Loopback(address) || authenticated) continue;
     log.Write(LogLevel::kWarn, "server",
-              "reachable from other machines without encryption or authentication",
+              tls.cert_file.empty()
+                  ? "reachable from other machines without encryption or authentication"
+                  : "reachable from other machines without authentication",
               {{"grpc", std::string_view(address)}});
   }
 }
@@ -88,12 +93,13 @@ void Reload(const ConfigSources& sources, StderrLog& log) {
 
 // Returns when the server is to stop.
 void WaitForEnd(Signals& signals, const ConfigSources& sources, const Clock& clock,
-                const ServiceManager& manager, StderrLog& log) {
+                const ServiceManager& manager, Server& server, StderrLog& log) {
   for (;;) {
     const int signal = signals.Wait();
     if (signal == SIGHUP) {
       manager.Reloading(clock.Now().ns / 1'000);
       Reload(sources, log);
+      server.ReloadTls();
       manager.Ready("serving");
       continue;
     }
@@ -132,7 +138,7 @@ int RunServer(const ConfigSources& sources, ServerParts parts) {
   if (config.dev) SayWelcome(server);
   manager.Ready("serving on " + server.grpc_addresses()[0]);
 
-  WaitForEnd(signals, sources, clock, manager, log);
+  WaitForEnd(signals, sources, clock, manager, server, log);
   manager.Stopping();
   signals.ExitAtNext(config.shutdown_grace + kStopMargin);
   server.Stop();

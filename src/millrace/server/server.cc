@@ -1,6 +1,7 @@
 #include "millrace/server/server.h"
 
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "millrace/base/mutex.h"
@@ -27,6 +28,19 @@ std::vector<std::string> SplitAddresses(const std::string& text) {
     start = comma + 1;
   }
   return out;
+}
+
+std::optional<rpc::TlsServerOptions> TlsOptions(const TlsSettings& settings) {
+  using enum rpc::TlsServerOptions::ClientAuth;
+  if (settings.cert_file.empty()) return std::nullopt;
+  rpc::TlsServerOptions tls;
+  tls.cert_file = settings.cert_file;
+  tls.key_file = settings.key_file;
+  tls.client_ca_file = settings.client_ca_file;
+  if (!settings.client_ca_file.empty()) {
+    tls.client_auth = settings.client_auth == ClientAuth::kRequired ? kRequired : kOptional;
+  }
+  return tls;
 }
 
 }  // namespace
@@ -117,14 +131,22 @@ Status Server::StartRpc() {
   options.concurrent_streams_max = config_.rpc.concurrent_streams_max;
   options.connections_max = config_.rpc.connections_max;
   options.idle_timeout = config_.rpc.idle_timeout;
+  options.tls = TlsOptions(config_.rpc.tls);
   std::vector<exec::EventLoop*> loops;
   for (const auto& loop : loops_) loops.push_back(loop.get());
   rpc_ = rpc::Server::Create(std::move(loops), std::move(options), application_->Services(), log_,
                              metrics_);
   const Status started = rpc_->Start();
-  if (!started.ok()) return Status(started.code(), "listen: " + std::string(started.message()));
+  if (!started.ok()) {
+    const bool tls = started.message().starts_with("TLS: ");
+    return Status(started.code(), (tls ? "" : "listen: ") + std::string(started.message()));
+  }
   grpc_addresses_ = rpc_->addresses();
   return OkStatus();
+}
+
+void Server::ReloadTls() {
+  if (rpc_ != nullptr) rpc_->ReloadTls();
 }
 
 void Server::PollHealth() {

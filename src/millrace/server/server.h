@@ -49,6 +49,9 @@ class Server {
   // Nothing happens when it is not running.
   void Stop();
 
+  // Looks at the certificate files now. Between Start and Stop.
+  void ReloadTls();
+
   // Good between Start and Stop. The admin address is empty when it is turned off.
   [[nodiscard]] const std::vector<std::string>& grpc_addresses() const { return grpc_addresses_; }
   [[nodiscard]] std::string admin_address() const;

@@ -184,6 +184,27 @@ std::vector<Setting> MakeTable() {
                    MR_FIELD(rpc.idle_timeout),
                    .max = kDay});
 
+  table.push_back({.name = "rpc.tls_cert_file",
+                   .type = kString,
+                   .help = "PEM file with the server's certificate and its intermediates: TCP "
+                           "addresses then speak TLS only; read again when it changes",
+                   MR_FIELD(rpc.tls.cert_file)});
+  table.push_back({.name = "rpc.tls_key_file",
+                   .type = kString,
+                   .help = "PEM file with that certificate's key",
+                   MR_FIELD(rpc.tls.key_file)});
+  table.push_back({.name = "rpc.tls_client_ca_file",
+                   .type = kString,
+                   .help = "PEM file with the CAs of clients' certificates: clients are then asked "
+                           "for one",
+                   MR_FIELD(rpc.tls.client_ca_file)});
+  table.push_back({.name = "rpc.tls_client_auth",
+                   .type = kEnum,
+                   .help = "required: no connection without a client certificate; optional: one "
+                           "that is shown must be good",
+                   MR_FIELD(rpc.tls.client_auth),
+                   .choices = {"required", "optional"}});
+
   table.push_back({.name = "limits.payload_bytes_max",
                    .type = kSize,
                    .help = "payload of one task",

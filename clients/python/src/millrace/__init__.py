@@ -12,6 +12,7 @@ from .codec import BYTES, JSON, TEXT, Codec
 from .errors import (Cancelled, DeadlineExceeded, InvalidArgument, LeaseLost, MillraceError, PayloadTooLarge,
                      PermanentError, QueueNotFound, ResourceExhausted, ServerFault, Unavailable)
 from .job import Job, LeaseCancelled, Outcome
+from .tls import Tls
 from .types import LeasedTask, NewTask, QueueCounts, QueueInfo, StoredTask, TaskState
 from .worker import Worker, WorkerStats
 
@@ -19,5 +20,5 @@ __all__ = [
     "BYTES", "JSON", "TEXT", "Cancelled", "Client", "Codec", "DeadlineExceeded", "EnqueueResult", "FailItem",
     "InvalidArgument", "Job", "LeaseCancelled", "LeaseLost", "LeasedTask", "MillraceError", "NewTask", "Outcome",
     "PayloadTooLarge", "PendingLease", "PermanentError", "QueueCounts", "QueueInfo", "QueueNotFound",
-    "ResourceExhausted", "ServerFault", "StoredTask", "TaskState", "Unavailable", "Worker", "WorkerStats",
+    "ResourceExhausted", "ServerFault", "StoredTask", "TaskState", "Tls", "Unavailable", "Worker", "WorkerStats",
 ]

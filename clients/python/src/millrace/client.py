@@ -9,6 +9,7 @@ import grpc
 
 from . import codec as codecs
 from . import errors
+from .tls import Tls
 from .types import (LeasedTask, NewTask, QueueCounts, QueueInfo, Seconds, StoredTask, TaskState, from_duration,
                     to_duration, to_seconds)
 from .v1 import queue_pb2, queue_pb2_grpc
@@ -66,13 +67,22 @@ class Client:
         *,
         timeout: Seconds = 10.0,
         codec: codecs.Codec = codecs.BYTES,
+        tls: Tls | bool = False,
         credentials: grpc.ChannelCredentials | None = None,
         options: Sequence[tuple[str, Any]] = (),
     ):
-        """`address` is host:port; without `credentials` the connection is plain text. `codec` encodes payloads."""
+        """`address` is host:port or unix:/path. `tls`: True trusts the system's roots, a Tls says more; without it the
+        connection is plain text (`credentials` are gRPC's own way to say the same). `codec` encodes payloads. Raises
+        OSError when a file of `tls` cannot be read."""
         self._timeout = to_seconds(timeout)
         self.codec = codec
         all_options = [*_CHANNEL_OPTIONS, *options]
+        if tls:
+            if credentials is not None:
+                raise ValueError("tls and credentials exclude each other")
+            details = tls if isinstance(tls, Tls) else Tls()
+            credentials = details.credentials()
+            all_options += details.options()
         if credentials is None:
             self._channel = grpc.insecure_channel(address, options=all_options)
         else:

@@ -14,6 +14,7 @@ from . import codec as codecs
 from .client import Client
 from .errors import MillraceError
 from .job import Job, Outcome
+from .tls import Tls
 from .worker import Worker
 
 _CODECS = {"bytes": codecs.BYTES, "text": codecs.TEXT, "json": codecs.JSON}
@@ -49,6 +50,12 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("handler", metavar="MODULE:FUNCTION")
     parser.add_argument("--address", default=os.environ.get("MILLRACE_ADDRESS", "127.0.0.1:7630"),
                         help="host:port of the server (default: $MILLRACE_ADDRESS or 127.0.0.1:7630)")
+    parser.add_argument("--tls", action="store_true", help="speak TLS; also MILLRACE_TLS=true")
+    parser.add_argument("--tls-ca-file", metavar="FILE",
+                        help="CA of the server's certificate; also MILLRACE_TLS_CA_FILE, and so on")
+    parser.add_argument("--tls-cert-file", metavar="FILE", help="our own certificate")
+    parser.add_argument("--tls-key-file", metavar="FILE", help="its key")
+    parser.add_argument("--tls-server-name", metavar="NAME", help="whom the server's certificate must be for")
     parser.add_argument("--slots", type=int, default=4, help="tasks at a time (default: 4)")
     parser.add_argument("--lease", type=float, default=30.0, metavar="SECONDS",
                         help="lease duration; extended while the function runs (default: 30)")
@@ -61,6 +68,16 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def tls_of(args: argparse.Namespace) -> Tls | None:
+    """What flags say, and the environment where they say nothing. Raises ValueError."""
+    flags = {f"MILLRACE_TLS_{name.upper()}": getattr(args, f"tls_{name}")
+             for name in ("ca_file", "cert_file", "key_file", "server_name")}
+    given = {name: value for name, value in flags.items() if value}
+    if args.tls:
+        given["MILLRACE_TLS"] = "true"
+    return Tls.from_environment({**os.environ, **given})
+
+
 def main(argv: list[str] | None = None) -> int:
     args = parse_arguments(argv)
     logging.basicConfig(
@@ -68,10 +85,10 @@ def main(argv: list[str] | None = None) -> int:
         format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     try:
         handler = load_handler(args.handler)
-        client = Client(args.address, codec=_CODECS[args.codec])
+        client = Client(args.address, codec=_CODECS[args.codec], tls=tls_of(args) or False)
         worker = Worker(client, args.queue, handler, slots=args.slots, lease_duration=args.lease, grace=args.grace,
                         until_empty=args.until_empty)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
