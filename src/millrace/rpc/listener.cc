@@ -56,7 +56,7 @@ Listener::~Listener() {
   if (!unix_path_.empty()) unlink(unix_path_.c_str());
 }
 
-Status Listener::Open(const std::string& address) {
+Status Listener::Open(const std::string& address, Sharing sharing) {
   Result<std::vector<SocketAddress>> resolved = Resolve(address);
   if (!resolved.ok()) return resolved.status();
   const SocketAddress& first = resolved.value().front();
@@ -67,6 +67,7 @@ Status Listener::Open(const std::string& address) {
   fd_ = socket(first.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd_ < 0) return failed("make a socket for", errno);
   if (!first.is_unix()) SetOption(fd_, SOL_SOCKET, SO_REUSEADDR, 1);
+  if (sharing == Sharing::kSibling) SetOption(fd_, SOL_SOCKET, SO_REUSEPORT, 1);
   int bound = bind(fd_, first.raw(), first.length);
   if (bound != 0 && errno == EADDRINUSE && first.is_unix() && IsAbandoned(first)) {
     unlink(first.ToString().substr(std::strlen("unix:")).c_str());
@@ -74,6 +75,8 @@ Status Listener::Open(const std::string& address) {
   }
   if (bound != 0) return failed("bind", errno);
   if (first.is_unix()) unix_path_ = first.ToString().substr(std::strlen("unix:"));
+  // Not before: two servers would share the port without a word, or be given the same free one.
+  if (sharing == Sharing::kFirst && !first.is_unix()) SetOption(fd_, SOL_SOCKET, SO_REUSEPORT, 1);
   if (listen(fd_, kBacklog) != 0) return failed("listen at", errno);
   address_ = LocalAddress(fd_).ToString();
   return OkStatus();

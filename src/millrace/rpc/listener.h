@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "millrace/base/function.h"
@@ -24,12 +25,18 @@ class Listener {
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
+  // How a port is shared with the listeners of other loops, so that the kernel spreads connections
+  // over them. The first one still takes it only if nobody else has it, this user's other processes
+  // included; siblings follow at the address that it got.
+  enum class Sharing : std::uint8_t { kAlone, kFirst, kSibling };
+
   // Fails: kInvalidArgument malformed; kUnavailable cannot be bound, with the system's words.
-  Status Open(const std::string& address);
+  Status Open(const std::string& address, Sharing sharing = Sharing::kAlone);
   void Start(OnAccept on_accept);
 
   // The address bound, with the port that was chosen.
   [[nodiscard]] const std::string& address() const { return address_; }
+  [[nodiscard]] bool is_unix() const { return !unix_path_.empty(); }
 
  private:
   void Accept();

@@ -39,10 +39,12 @@ class Latch {
   std::size_t count_ MR_GUARDED_BY(mutex_);
 };
 
-// One loop's share of the connections. Thread: that loop's, except `count`.
+// One loop's share of the work. Thread: that loop's once started.
 struct LoopShare {
-  explicit LoopShare(exec::EventLoop& l) : loop(l) {}
+  LoopShare(exec::EventLoop& l, std::size_t i) : loop(l), index(i) {}
   exec::EventLoop& loop;
+  const std::size_t index;
+  std::vector<std::unique_ptr<Listener>> listeners;
   std::map<std::uint64_t, std::unique_ptr<ServerConnection>> connections;
   bool draining = false;
 };
@@ -60,7 +62,7 @@ class ServerImpl final : public Server {
                                     "Connections closed at once because the limit was reached.")) {
     MR_CHECK(!loops.empty());
     for (exec::EventLoop* loop : loops) {
-      shares_.push_back(std::make_unique<LoopShare>(*loop));
+      shares_.push_back(std::make_unique<LoopShare>(*loop, shares_.size()));
       open_per_share_.push_back(0);
     }
   }
@@ -76,20 +78,18 @@ class ServerImpl final : public Server {
     }
     MR_RETURN_IF_ERROR(LoadTls());
     for (const std::string& address : options_.listen) {
-      auto listener = std::make_unique<Listener>(acceptor(), log_);
-      Status opened = listener->Open(address);
-      if (!opened.ok()) {
-        listeners_.clear();
-        return opened;
-      }
-      listeners_.push_back(std::move(listener));
+      const Status opened = Listen(address);
+      if (opened.ok()) continue;
+      for (const auto& share : shares_) share->listeners.clear();
+      addresses_.clear();
+      return opened;
     }
-    for (const auto& listener : listeners_) addresses_.push_back(listener->address());
     started_ = true;
     OnEveryLoop([this](LoopShare& share) {
-      if (&share != shares_.front().get()) return;
-      for (const auto& listener : listeners_) {
-        listener->Start([this](int fd, std::string peer) { OnAccept(fd, std::move(peer)); });
+      for (const auto& listener : share.listeners) {
+        listener->Start([this, &share](int fd, std::string peer) {
+          OnAccept(share.index, fd, std::move(peer));
+        });
       }
     });
     if (reloader_ != nullptr) reloader_->Start();
@@ -111,7 +111,7 @@ class ServerImpl final : public Server {
     if (!started_) return;
     health_.EndWatches();
     OnEveryLoop([this](LoopShare& share) {
-      if (&share == shares_.front().get()) listeners_.clear();
+      share.listeners.clear();
       share.draining = true;
       for (const auto& [id, connection] : share.connections) connection->Drain();
     });
@@ -154,7 +154,32 @@ class ServerImpl final : public Server {
     return credentials_->Current();
   }
 
-  exec::EventLoop& acceptor() { return shares_.front()->loop; }
+  // On every loop if the kernel can share the address among them, else on the first one, which
+  // hands connections on.
+  Status Listen(const std::string& address) {
+    const bool share = options_.reuse_port && shares_.size() > 1;
+    auto first = std::make_unique<Listener>(shares_.front()->loop, log_);
+    MR_RETURN_IF_ERROR(
+        first->Open(address, share ? Listener::Sharing::kFirst : Listener::Sharing::kAlone));
+    std::vector<std::unique_ptr<Listener>> siblings;
+    for (std::size_t i = 1; i < shares_.size() && share && !first->is_unix(); ++i) {
+      auto sibling = std::make_unique<Listener>(shares_[i]->loop, log_);
+      const Status opened = sibling->Open(first->address(), Listener::Sharing::kSibling);
+      if (!opened.ok()) {
+        log_.Write(LogLevel::kInfo, "rpc", "one loop accepts for all",
+                   {{"address", first->address()}, {"reason", opened.message()}});
+        siblings.clear();
+        break;
+      }
+      siblings.push_back(std::move(sibling));
+    }
+    addresses_.push_back(first->address());
+    shares_.front()->listeners.push_back(std::move(first));
+    for (std::size_t i = 0; i < siblings.size(); ++i) {
+      shares_[i + 1]->listeners.push_back(std::move(siblings[i]));
+    }
+    return OkStatus();
+  }
 
   // Runs `body` on each loop and waits until it ran on all.
   template <typename Body>
@@ -187,15 +212,19 @@ class ServerImpl final : public Server {
     return true;
   }
 
-  void OnAccept(int fd, std::string peer) MR_EXCLUDES(mutex_) {
-    std::size_t chosen = 0;
+  // Stays with the loop that accepted it, unless another one has fewer: the kernel spreads by
+  // chance, and a few connections that live long would stay uneven for as long.
+  void OnAccept(std::size_t acceptor, int fd, std::string peer) MR_EXCLUDES(mutex_) {
+    std::size_t chosen = acceptor;
     std::uint64_t id = 0;
     {
       MutexLock lock(mutex_);
       if (open_total_ < options_.connections_max) {
         const auto least = std::min_element(open_per_share_.begin(), open_per_share_.end());
-        chosen = static_cast<std::size_t>(least - open_per_share_.begin());
-        ++*least;
+        if (*least < open_per_share_[acceptor]) {
+          chosen = static_cast<std::size_t>(least - open_per_share_.begin());
+        }
+        ++open_per_share_[chosen];
         ++open_total_;
         id = ++last_connection_id_;
       }
@@ -239,7 +268,6 @@ class ServerImpl final : public Server {
   std::unique_ptr<TlsCredentials> credentials_;  // Null = plain text.
   std::unique_ptr<TlsReloader> reloader_;
   std::vector<std::unique_ptr<LoopShare>> shares_;
-  std::vector<std::unique_ptr<Listener>> listeners_;
   std::vector<std::string> addresses_;
   bool started_ = false;
   bool stopped_ = false;

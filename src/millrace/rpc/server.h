@@ -24,6 +24,9 @@ struct ServerOptions {
   // For the TCP addresses; None = plain text. Unix sockets are always plain: the system itself
   // guards them.
   std::optional<TlsServerOptions> tls;
+  // With several loops each has a listening socket of its own for a TCP address. Otherwise, and
+  // where the kernel cannot do that, the first loop accepts for all.
+  bool reuse_port = true;
   std::size_t receive_message_bytes_max = 4u << 20;
   // Per connection, requests that wait or are still arriving: one more is answered
   // RESOURCE_EXHAUSTED. Replies that the client does not take are bounded by the same number.
