@@ -34,3 +34,19 @@ def server(build):
         yield server
         assert server.running, "our server went down"
     assert server.exit_code == 0
+
+
+@pytest.fixture(scope="session")
+def certificates(tools, tmp_path_factory) -> programs.Certificates:
+    return tools.certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def tls_server(build, certificates):
+    """Like `server`, with TLS only."""
+    with programs.OwnServer(
+        build / "interop_server", f"--cert={certificates.cert}", f"--key={certificates.key}", "127.0.0.1:0"
+    ) as server:
+        yield server
+        assert server.running, "our server went down"
+    assert server.exit_code == 0

@@ -17,9 +17,12 @@ int main(int argc, char** argv) {
   std::string target;
   std::string name;
   bool list = false;
+  millrace::rpc::TlsClientOptions tls;
   app.add_option("--target", target);
   app.add_option("--case", name);
   app.add_flag("--list", list);
+  app.add_option("--ca", tls.ca_file, "PEM file; without one, no TLS");
+  app.add_option("--server-name", tls.server_name);
   CLI11_PARSE(app, argc, argv);
 
   millrace::interop::ClientCases cases;
@@ -38,6 +41,7 @@ int main(int argc, char** argv) {
   const auto loop = millrace::exec::EventLoop::Create("client", clock);
   millrace::rpc::ChannelOptions options;
   options.target = target;
+  if (!tls.ca_file.empty()) options.tls = tls;
   const auto channel = millrace::rpc::Channel::Create(*loop, options);
   millrace::interop::ClientContext context{*loop, options, *channel};
   found->second(context);

@@ -1,6 +1,7 @@
 // Serves grpc.testing.TestService at the addresses given, prints one line "listening ADDRESS..."
 // and runs until its input ends.
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -15,6 +16,15 @@
 #include "tests/interop/test_service.h"
 
 int main(int argc, char** argv) {
+  CLI::App app("Interoperability server; ends with its input");
+  millrace::rpc::ServerOptions options;
+  millrace::rpc::TlsServerOptions tls;
+  app.add_option("addresses", options.listen);
+  app.add_option("--cert", tls.cert_file, "PEM file; without one, no TLS");
+  app.add_option("--key", tls.key_file);
+  CLI11_PARSE(app, argc, argv);
+  if (!tls.cert_file.empty()) options.tls = tls;
+
   const millrace::SystemClock clock;
   millrace::NullLog log;
   const auto first = millrace::exec::EventLoop::Create("loop0", clock);
@@ -24,8 +34,6 @@ int main(int argc, char** argv) {
   millrace::rpc::ServiceTable services;
   service.AddTo(&services);
   reports.AddTo(&services);
-  millrace::rpc::ServerOptions options;
-  options.listen.assign(argv + 1, argv + argc);
   options.receive_message_bytes_max = 16u << 20;  // A case of Java's sends 10 MiB.
   options.concurrent_streams_max = 100;           // Small enough for a test to reach it.
   if (options.listen.empty()) options.listen.emplace_back("127.0.0.1:0");

@@ -22,9 +22,19 @@ FLAGS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_go_client(tools, server, case):
+def run_case(tools, server, case, *flags):
     programs.run(
         tools.go("client", f"--server_host={server.host}", f"--server_port={server.port}", f"--test_case={case}",
-                 *FLAGS.get(case, []))
+                 *FLAGS.get(case, []), *flags)
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_go_client(tools, server, case):
+    run_case(tools, server, case)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_go_client_tls(tools, tls_server, certificates, case):
+    run_case(tools, tls_server, case, "--use_tls", "--use_test_ca", f"--ca_file={certificates.ca}",
+             f"--server_host_override={certificates.name}")  # fmt: skip

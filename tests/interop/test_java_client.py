@@ -12,8 +12,8 @@ CASES = (
     "cancel_after_first_response timeout_on_sleeping_server very_large_request pick_first_unary rpc_soak "
     "channel_soak orca_per_rpc orca_oob"
 ).split()
-# OkHttp's HTTP/2 is another implementation: what depends on frames and windows, once more.
-OKHTTP_CASES = "large_unary client_streaming server_streaming ping_pong cancel_after_first_response".split()
+# What depends on frames and windows, once more: OkHttp's HTTP/2 is another implementation, and TLS cuts frames anew.
+FEW_CASES = "large_unary client_streaming server_streaming ping_pong cancel_after_first_response".split()
 FLAGS = {
     "orca_per_rpc": ['--service_config_json={"loadBalancingConfig":[{"test_backend_metrics_load_balancer":{}}]}'],
     "orca_oob": ['--service_config_json={"loadBalancingConfig":[{"test_backend_metrics_load_balancer":{}}]}'],
@@ -27,16 +27,22 @@ FLAGS = {
 
 def run_case(tools, server, case, *flags):
     programs.run(
-        tools.java("TestServiceClient", "--use_tls=false", f"--server_host={server.host}",
+        tools.java("TestServiceClient", f"--server_host={server.host}",
                    f"--server_port={server.port}", f"--test_case={case}", *FLAGS.get(case, []), *flags)
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_java_client(tools, server, case):
-    run_case(tools, server, case)
+    run_case(tools, server, case, "--use_tls=false")
 
 
-@pytest.mark.parametrize("case", OKHTTP_CASES)
+@pytest.mark.parametrize("case", FEW_CASES)
 def test_java_client_okhttp(tools, server, case):
-    run_case(tools, server, case, "--use_okhttp=true")
+    run_case(tools, server, case, "--use_tls=false", "--use_okhttp=true")
+
+
+@pytest.mark.parametrize("case", FEW_CASES)
+def test_java_client_tls(tools, tls_server, certificates, case):
+    run_case(tools, tls_server, case, "--use_tls=true", "--use_test_ca=true",
+             f"--server_host_override={certificates.name}")  # fmt: skip

@@ -31,8 +31,23 @@ def java_server(tools):
         yield server
 
 
-def run_case(build, server, case):
-    programs.run([build / "interop_client", f"--target={server.address}", f"--case={case}"])
+@pytest.fixture(scope="module")
+def go_tls_server(tools, certificates):
+    command = tools.go("server", "-port=0", "-use_tls", f"-tls_cert_file={certificates.cert}",
+                       f"-tls_key_file={certificates.key}")  # fmt: skip
+    with programs.OtherServer(command) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def java_tls_server(tools):
+    with programs.OtherServer(tools.java("TestServiceServer", "--use_tls=true", "--port=0")) as server:
+        yield server
+
+
+def run_case(build, server, case, certificates=None):
+    tls = [f"--ca={certificates.ca}", f"--server-name={certificates.name}"] if certificates else []
+    programs.run([build / "interop_client", f"--target={server.address}", f"--case={case}", *tls])
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -48,6 +63,21 @@ def test_java_server(build, java_server, case):
 @pytest.mark.parametrize("case", CASES + COMPRESSION_CASES + OWN_CASES)
 def test_own_server(build, server, case):
     run_case(build, server, case)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_go_server_tls(build, go_tls_server, certificates, case):
+    run_case(build, go_tls_server, case, certificates)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_java_server_tls(build, java_tls_server, certificates, case):
+    run_case(build, java_tls_server, case, certificates)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_own_server_tls(build, tls_server, certificates, case):
+    run_case(build, tls_server, case, certificates)
 
 
 def test_every_case_is_run(build):
