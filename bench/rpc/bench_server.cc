@@ -84,6 +84,9 @@ int Main(int argc, char** argv) {
   int loop_count = 2;
   app.add_option("--backend", backend);
   app.add_option("--loops", loop_count);
+  TlsServerOptions tls;
+  app.add_option("--cert", tls.cert_file);
+  app.add_option("--key", tls.key_file);
   CLI11_PARSE(app, argc, argv);
 
   const SystemClock clock;
@@ -111,6 +114,7 @@ int Main(int argc, char** argv) {
   };
   ServerOptions options;
   options.listen = {"127.0.0.1:0"};
+  if (!tls.cert_file.empty()) options.tls = tls;
   options.concurrent_streams_max = 1'000'000;
   const auto server =
       Server::Create(loops, std::move(options), std::move(services), log, NullMetrics());

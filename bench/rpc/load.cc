@@ -54,6 +54,7 @@ struct Settings {
   int connections = 1;
   int calls = 100'000;
   int waiting = 0;
+  std::string ca;
 };
 
 // Callers that each make one call after the other. Thread: the client's loop.
@@ -169,12 +170,18 @@ int Main(int argc, char** argv) {
   app.add_option("--connections", settings.connections);
   app.add_option("--calls", settings.calls);
   app.add_option("--waiting", settings.waiting, "Measure the memory of so many waiting calls");
+  app.add_option("--ca", settings.ca, "Speak TLS, and who signed the server's certificate");
   CLI11_PARSE(app, argc, argv);
   const SystemClock clock;
   const auto loop = exec::EventLoop::Create("client", clock);
   ChannelOptions options;
   options.target = settings.target;
   options.connections_max = settings.connections;
+  if (!settings.ca.empty()) {
+    options.tls.emplace();
+    options.tls->ca_file = settings.ca;
+    options.tls->server_name = "localhost";
+  }
   const auto channel = Channel::Create(*loop, options);
   return settings.waiting > 0 ? MeasureWaiting(*loop, *channel, settings)
                               : MeasureCalls(*loop, *channel, settings);

@@ -11,6 +11,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 OURS, GO, CPP = "millrace", "grpc-go", "gRPC C++"
 CALLERS = (8, 64, 256)
@@ -40,17 +41,27 @@ class Server:
 
 
 class Bench:
-    def __init__(self, build: pathlib.Path, go_server: pathlib.Path, calls: int):
+    def __init__(self, build: pathlib.Path, go_server: pathlib.Path, calls: int, folder: pathlib.Path):
         self._build = build
+        self._cert, self._key = folder / "cert.pem", folder / "key.pem"
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days",
+             "1", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", self._key, "-out",
+             self._cert],
+            check=True, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
         self._calls = calls
         self.commands = {OURS: [build / "rpc_bench_server"], GO: [go_server]}
         if (build / "rpc_grpc_cpp_server").exists():
             self.commands[CPP] = [build / "rpc_grpc_cpp_server"]
 
-    def start(self, kind: str, backend: str = "") -> Server:
+    def start(self, kind: str, backend: str = "", tls: bool = False) -> Server:
         command = list(self.commands[kind])
-        if backend:
-            command += [backend] if kind == CPP else [f"--backend={backend}"]
+        if kind == CPP:
+            command += [backend, *([self._cert, self._key] if tls else [])]
+        else:
+            command += [f"--backend={backend}"] if backend else []
+            command += [f"--cert={self._cert}", f"--key={self._key}"] if tls else []
         return Server(command)
 
     def load(self, server: Server, *flags: str) -> dict:
@@ -60,12 +71,13 @@ class Bench:
         )  # fmt: skip
         return json.loads(done.stdout)
 
-    def calls(self, kind: str, *flags: str, with_backend: bool = False) -> dict:
+    def calls(self, kind: str, *flags: str, with_backend: bool = False, tls: bool = False) -> dict:
         with contextlib.ExitStack() as stack:
             # The backend is always ours: the same small disturbance for everyone.
             backend = stack.enter_context(self.start(OURS)).address if with_backend else ""
-            server = stack.enter_context(self.start(kind, backend))
-            return self.load(server, f"--calls={self._calls}", *flags)
+            server = stack.enter_context(self.start(kind, backend, tls))
+            tls_flags = [f"--ca={self._cert}"] if tls else []
+            return self.load(server, f"--calls={self._calls}", *tls_flags, *flags)
 
 
 def scenarios(waiting: int):
@@ -80,6 +92,12 @@ def scenarios(waiting: int):
         flags = ["--method=CacheableUnaryCall", f"--callers={callers}"]
         yield f"one outgoing call, {callers} callers", lambda bench, kind, flags=flags: bench.calls(
             kind, *flags, with_backend=True
+        )
+
+    for callers in CALLERS:
+        flags = [f"--callers={callers}"]
+        yield f"trivial with TLS, {callers} callers", lambda bench, kind, flags=flags: bench.calls(
+            kind, *flags, tls=True
         )
 
     def memory(bench, kind):
@@ -135,8 +153,9 @@ def main() -> None:
     parser.add_argument("--waiting", type=int, default=20_000, help="waiting calls")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     arguments = parser.parse_args()
-    bench = Bench(arguments.build, arguments.go_server, arguments.calls)
-    results = measure(bench, arguments.repeats, arguments.waiting)
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(arguments.build, arguments.go_server, arguments.calls, pathlib.Path(folder))
+        results = measure(bench, arguments.repeats, arguments.waiting)
     print(json.dumps(results, indent=2) if arguments.output == "json" else table(results))
 
 
