@@ -137,7 +137,7 @@ Status BacklogManager::Impl::Adopt(const TakenQueue& taken) {
     EnsureSubqueues(1, {0, TaskId{0}});
     subqueues_.back()->RaiseTo(below_block);
   }
-  // A changed block size must be known before a third size could come.
+  // The block size must be known before another one could come.
   if (taken.state.range_size != config_.range_size) dirty_ = true;
   return {};
 }

@@ -56,8 +56,9 @@ void QueueLease::OnReadDone(Result<store::QueueMetadata> found) {
   if (!found.ok()) return TakeFailed(found.status(), false);
   const Result<OwnerState> state = DecodeOwnerState(found->owner_state);
   if (!state.ok()) return FinishTake(state.status());
+  // No id of it is used if the size of blocks was changed.
   const std::int64_t stored_size = state->range_size > 0 ? state->range_size : range_size_;
-  const std::optional<RangeId> next = core::NextRangeId(found->range_id, stored_size, range_size_);
+  const std::optional<RangeId> next = core::NextRangeId(found->range_id, stored_size, stored_size);
   if (!next) return FinishTake(NoMoreIds());
   StartWrite(found->range_id, *next);
 }
@@ -78,14 +79,15 @@ void QueueLease::StartCreate() {
   store_.Commit(std::move(write), strand_,
                 [this, hold = gate_.Enter()](Status status, store::QueueWrite sent) {
                   strand_.AssertCurrent();
-                  if (state_ != State::kStopped) OnCreateDone(status, std::move(*sent.metadata));
+                  if (state_ != State::kStopped)
+                    OnMetadataWritten(status, std::move(*sent.metadata));
                 });
 }
 
-void QueueLease::OnCreateDone(const Status& status, store::QueueMetadata created) {
+void QueueLease::OnMetadataWritten(const Status& status, store::QueueMetadata written) {
   if (!status.ok()) return TakeFailed(status, true);
-  Result<OwnerState> state = DecodeOwnerState(created.owner_state);
-  FinishTake(TakenQueue{std::move(created), *state});
+  Result<OwnerState> state = DecodeOwnerState(written.owner_state);
+  FinishTake(TakenQueue{std::move(written), *state});
 }
 
 void QueueLease::StartWrite(RangeId from, RangeId to) {
@@ -120,7 +122,30 @@ void QueueLease::OnReadBackDone(Result<store::QueueMetadata> found) {
   }
   const Result<OwnerState> state = DecodeOwnerState(found->owner_state);
   if (!state.ok()) return FinishTake(state.status());
+  if (state->range_size > 0 && state->range_size != range_size_)
+    return StartResize(std::move(*found), *state);
   FinishTake(TakenQueue{std::move(*found), *state});
+}
+
+void QueueLease::StartResize(store::QueueMetadata metadata, const OwnerState& state) {
+  const std::optional<RangeId> next =
+      core::NextRangeId(metadata.range_id, state.range_size, range_size_);
+  if (!next) return FinishTake(NoMoreIds());
+  state_ = State::kResizing;
+  store::QueueWrite write;
+  write.queue = key_;
+  write.expected_range_id = metadata.range_id;
+  metadata.range_id = *next;
+  metadata.update_time = strand_.clock().WallNow();
+  metadata.owner_state = EncodeOwnerState({nonce_, state.write_seq, range_size_, state.totals});
+  write.metadata = std::move(metadata);
+  metrics_.lease_requests.Increment();
+  store_.Commit(std::move(write), strand_,
+                [this, hold = gate_.Enter()](Status status, store::QueueWrite sent) {
+                  strand_.AssertCurrent();
+                  if (state_ != State::kStopped)
+                    OnMetadataWritten(status, std::move(*sent.metadata));
+                });
 }
 
 void QueueLease::TakeFailed(const Status& status, bool writing) {

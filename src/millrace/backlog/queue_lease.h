@@ -27,13 +27,16 @@ struct TakenQueue {
 //
 //   kNone --Take--> kReading --row--> kWriting --> kReadingBack --> kHeld --Advance--> kAdvancing
 //   --> kHeld
-//                     ^  `--no row--> kCreating ----------------------^
+//                     ^  `--no row--> kCreating ---------|------------^
+//                     |            size of blocks changed `-> kResizing
 //                     `-- kWaiting <-- transient error in any of them
 //   Any state --Stop--> kStopped.
 //
 // A lease over an existing row replaces the range id only and reads the row back afterwards: a
 // write of the earlier owner may land until the range id changes, and what it counted must not be
-// overwritten.
+// overwritten. When the size of task-id blocks was changed, a second write jumps above all ids that
+// may be used and stores the new size with that range id; otherwise every owner that is lost before
+// it writes would multiply the range id.
 //
 // Thread: its strand.
 // Bounds: one store call in flight.
@@ -86,6 +89,7 @@ class QueueLease {
     kCreating,
     kWriting,
     kReadingBack,
+    kResizing,
     kWaiting,
     kHeld,
     kAdvancing,
@@ -95,11 +99,13 @@ class QueueLease {
   void StartRead() MR_REQUIRES(strand_);
   void OnReadDone(Result<store::QueueMetadata> found) MR_REQUIRES(strand_);
   void StartCreate() MR_REQUIRES(strand_);
-  void OnCreateDone(const Status& status, store::QueueMetadata created) MR_REQUIRES(strand_);
+  // Of a write that carries the whole metadata.
+  void OnMetadataWritten(const Status& status, store::QueueMetadata written) MR_REQUIRES(strand_);
   void StartWrite(RangeId from, RangeId to) MR_REQUIRES(strand_);
   void OnWriteDone(const Status& status) MR_REQUIRES(strand_);
   void StartReadBack() MR_REQUIRES(strand_);
   void OnReadBackDone(Result<store::QueueMetadata> found) MR_REQUIRES(strand_);
+  void StartResize(store::QueueMetadata metadata, const OwnerState& state) MR_REQUIRES(strand_);
   void TakeFailed(const Status& status, bool taking_again) MR_REQUIRES(strand_);
   void FinishTake(Result<TakenQueue> result) MR_REQUIRES(strand_);
 
