@@ -15,7 +15,7 @@ std::string_view StoreOpName(StoreOp op) {
 std::string_view FaultKindName(FaultKind kind) {
   static constexpr std::array<std::string_view, kFaultKindCount> kNames = {
       "none",         "unavailable", "resource_exhausted", "reply_lost", "not_applied",
-      "applied_late", "stall"};
+      "applied_late", "stall",       "damaged_read"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -36,13 +36,14 @@ Duration RandomFaults::Below(Duration max) {
 
 Fault RandomFaults::Next(StoreOp) {
   Fault fault{.before = Below(rates_.latency_max), .after = Below(rates_.latency_max)};
-  const std::array<std::pair<FaultKind, int>, 6> table = {
+  const std::array<std::pair<FaultKind, int>, 7> table = {
       {{FaultKind::kUnavailable, rates_.unavailable},
        {FaultKind::kResourceExhausted, rates_.resource_exhausted},
        {FaultKind::kReplyLost, rates_.reply_lost},
        {FaultKind::kNotApplied, rates_.not_applied},
        {FaultKind::kAppliedLate, rates_.applied_late},
-       {FaultKind::kStall, rates_.stall}}};
+       {FaultKind::kStall, rates_.stall},
+       {FaultKind::kDamagedRead, rates_.damaged_read}}};
   auto lot = static_cast<int>(random_.Below(1'000));
   for (const auto& [kind, rate] : table) {
     if (lot < rate) {

@@ -25,9 +25,9 @@ std::string_view StoreOpName(StoreOp op);
          op == StoreOp::kDeleteQueue;
 }
 
-// What goes wrong with one store call. For a read, all but kNone and kStall mean kUnavailable
-// (kResourceExhausted stays what it is): an unknown outcome exists only where something may have
-// changed.
+// What goes wrong with one store call. For a read, all but kNone, kStall and kDamagedRead mean
+// kUnavailable (kResourceExhausted stays what it is): an unknown outcome exists only where
+// something may have changed.
 enum class FaultKind : std::uint8_t {
   kNone,
   kUnavailable,        // Not applied, kUnavailable.
@@ -37,8 +37,9 @@ enum class FaultKind : std::uint8_t {
   kAppliedLate,  // The caller gets kUnknownOutcome now; applied later if its condition still holds
                  // then.
   kStall,        // Applied and answered, but much later; writes of the same queue wait behind it.
+  kDamagedRead,  // A read meets damaged bytes once, kCorruption; a write is kUnavailable.
 };
-inline constexpr int kFaultKindCount = 7;
+inline constexpr int kFaultKindCount = 8;
 std::string_view FaultKindName(FaultKind kind);
 
 struct Fault {
@@ -58,6 +59,7 @@ struct FaultRates {
   int not_applied = 0;
   int applied_late = 0;
   int stall = 0;
+  int damaged_read = 0;
 
   Duration latency_max = std::chrono::milliseconds(5);
   Duration stall_max = std::chrono::seconds(8);

@@ -121,6 +121,11 @@ void SimStore::Apply(Call& call) {
     case FaultKind::kUnavailable:
       call.SetResult(Status(StatusCode::kUnavailable, "simulated: store not reachable"));
       break;
+    case FaultKind::kDamagedRead:
+      call.SetResult(IsWrite(call.op)
+                         ? Status(StatusCode::kUnavailable, "simulated: store not reachable")
+                         : Status(StatusCode::kCorruption, "simulated: damaged bytes"));
+      break;
     case FaultKind::kResourceExhausted:
       call.SetResult(Status(StatusCode::kResourceExhausted, "simulated: store over its limit"));
       break;

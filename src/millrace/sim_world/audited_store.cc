@@ -4,6 +4,9 @@
 #include <sstream>
 #include <utility>
 
+#include "millrace/backlog/owner_state.h"
+#include "millrace/core/task_id_block.h"
+
 namespace millrace::sim {
 namespace {
 
@@ -25,6 +28,31 @@ AuditedStore::AuditedStore(Judge& judge, StoreWatcher& watcher, Rules rules)
       rules_(rules),
       memory_(std::make_unique<store::MemoryTaskStore>()) {}
 
+bool AuditedStore::MayFollow(const QueueImage* image, std::int64_t range_id) const {
+  const std::int64_t stored = image == nullptr ? 0 : image->metadata.range_id.value;
+  if (range_id == stored || range_id == stored + 1) return true;
+  if (image == nullptr) return false;
+  const auto state = backlog::DecodeOwnerState(image->metadata.owner_state);
+  if (!state.ok() || state->range_size < 1) return false;
+  return std::any_of(rules_.range_sizes.begin(), rules_.range_sizes.end(), [&](std::int64_t size) {
+    const auto next = core::NextRangeId(RangeId{stored}, state->range_size, size);
+    return next && next->value == range_id;
+  });
+}
+
+bool AuditedStore::InBlock(std::int64_t id, std::int64_t range_id,
+                           const store::QueueWrite& write) const {
+  std::vector<std::int64_t> sizes = rules_.range_sizes;
+  if (write.metadata) {
+    // The owner says which size it uses.
+    const auto state = backlog::DecodeOwnerState(write.metadata->owner_state);
+    if (state.ok() && state->range_size > 0) sizes = {state->range_size};
+  }
+  return std::any_of(sizes.begin(), sizes.end(), [&](std::int64_t size) {
+    return id > (range_id - 1) * size && id <= range_id * size;
+  });
+}
+
 void AuditedStore::CheckWrite(const store::QueueWrite& write) {
   const QueueImage* image = Image(write.queue);
   const std::int64_t stored = image == nullptr ? 0 : image->metadata.range_id.value;
@@ -36,7 +64,7 @@ void AuditedStore::CheckWrite(const store::QueueWrite& write) {
   std::int64_t block = stored;
   if (write.metadata) {
     block = write.metadata->range_id.value;
-    judge_.Expect(block == stored || block == stored + 1, [&] {
+    judge_.Expect(MayFollow(image, block), [&] {
       return "range id of " + Name(write.queue) + " jumps from " + std::to_string(stored) + " to " +
              std::to_string(block);
     });
@@ -59,10 +87,7 @@ void AuditedStore::CheckWrite(const store::QueueWrite& write) {
     judge_.Expect(used.insert(row.key).second,
                   [&] { return "id used twice: " + Name(write.queue) + " " + Name(row.key); });
     const std::int64_t id = row.key.level.id.value;
-    const std::int64_t size = rules_.range_size;
-    const bool fits = (id > (stored - 1) * size && id <= stored * size) ||
-                      (id > (block - 1) * size && id <= block * size);
-    judge_.Expect(fits, [&] {
+    judge_.Expect(InBlock(id, stored, write) || InBlock(id, block, write), [&] {
       return "id " + Name(row.key) + " of " + Name(write.queue) +
              " is outside the block of range id " + std::to_string(block);
     });

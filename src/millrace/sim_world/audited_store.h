@@ -47,15 +47,16 @@ class StoreWatcher {
 // The one durable store of a simulation: a MemoryTaskStore that every simulated host reaches
 // through a SimStore. It keeps its own picture of what was applied and checks on every change what
 // must hold for any owner:
-//   range ids only grow, by one at a time; a write lands only under the stored range id;
-//   ids of created rows were never used before in their queue and lie in the block of the range id
-//   that wrote them; stored ack levels never go back; row counts agree with the store's own.
+//   range ids only grow, by one at a time, or to the first block above all used ids when the size
+//   of blocks is changed; a write lands only under the stored range id; ids of created rows were
+//   never used before in their queue and lie in the block of the range id that wrote them; stored
+//   ack levels never go back; row counts agree with the store's own.
 //
 // Thread: one at a time.
 class AuditedStore final : public store::TaskStore {
  public:
   struct Rules {
-    std::int64_t range_size = 0;
+    std::vector<std::int64_t> range_sizes;  // Those that owners use.
   };
 
   AuditedStore(Judge& judge, StoreWatcher& watcher, Rules rules);
@@ -99,6 +100,9 @@ class AuditedStore final : public store::TaskStore {
   using Images = std::map<store::PhysicalQueueKey, QueueImage>;
 
   void CheckWrite(const store::QueueWrite& write);
+  [[nodiscard]] bool MayFollow(const QueueImage* image, std::int64_t range_id) const;
+  [[nodiscard]] bool InBlock(std::int64_t id, std::int64_t range_id,
+                             const store::QueueWrite& write) const;
   static std::vector<store::TaskRow> ApplyTo(Images& images, const store::QueueWrite& write);
   static std::vector<store::TaskRow> ApplyTo(Images& images, const Gc& gc);
   void Record(Entry entry, bool synced);

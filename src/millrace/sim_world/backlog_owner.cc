@@ -17,12 +17,14 @@ std::string Name(const store::TaskKey& key) {
 }  // namespace
 
 BacklogOwner::BacklogOwner(OwnerContext& context, std::shared_ptr<SimHost> host, std::size_t loop,
-                           store::PhysicalQueueKey queue, int queue_number)
+                           store::PhysicalQueueKey queue, int queue_number,
+                           const backlog::BacklogConfig& config)
     : context_(context),
       host_(std::move(host)),
       strand_(host_->loop(loop)),
       queue_(std::move(queue)),
-      queue_number_(queue_number) {}
+      queue_number_(queue_number),
+      config_(config) {}
 
 BacklogOwner::~BacklogOwner() = default;
 
@@ -51,8 +53,8 @@ void BacklogOwner::Start() {
       gone_ = true;
       return;
     }
-    manager_ = std::make_unique<backlog::BacklogManager>(queue_, context_.swarm.backlog, strand_,
-                                                         host_->store, context_.scheduler.random(),
+    manager_ = std::make_unique<backlog::BacklogManager>(queue_, config_, strand_, host_->store,
+                                                         context_.scheduler.random(),
                                                          context_.metrics, context_.log, *this);
     manager_->Start();
     manager_->WhenInitialized(

@@ -50,7 +50,8 @@ class BacklogOwner final : public backlog::BacklogListener,
                            public std::enable_shared_from_this<BacklogOwner> {
  public:
   BacklogOwner(OwnerContext& context, std::shared_ptr<SimHost> host, std::size_t loop,
-               store::PhysicalQueueKey queue, int queue_number);
+               store::PhysicalQueueKey queue, int queue_number,
+               const backlog::BacklogConfig& config);
   ~BacklogOwner() override;
 
   void Start();
@@ -106,6 +107,7 @@ class BacklogOwner final : public backlog::BacklogListener,
   exec::Strand strand_;
   const store::PhysicalQueueKey queue_;
   const int queue_number_;
+  const backlog::BacklogConfig config_;
   std::unique_ptr<backlog::BacklogManager> manager_;
 
   bool severed_ = false;

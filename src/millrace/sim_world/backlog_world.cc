@@ -117,8 +117,9 @@ void BacklogWorld::Supervise() {
 
 void BacklogWorld::StartOwner(int queue, std::size_t host) {
   scheduler_.Trace("own", queue, static_cast<std::int64_t>(host));
-  owners_.push_back(
-      std::make_shared<BacklogOwner>(context_, hosts_[host], random().Below(4), Key(queue), queue));
+  const std::size_t loop = random().Below(4);
+  owners_.push_back(std::make_shared<BacklogOwner>(context_, hosts_[host], loop, Key(queue), queue,
+                                                   DrawBacklogConfig()));
   owners_.back()->Start();
 }
 

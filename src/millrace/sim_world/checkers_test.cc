@@ -57,7 +57,7 @@ class CheckersTest : public testing::Test {
   Coverage coverage_;
   WallTime now_{1'000};
   TaskLedger ledger_{judge_, coverage_, {.delete_on_finish = true}, [this] { return now_; }};
-  AuditedStore durable_{judge_, ledger_, {.range_size = 10}};
+  AuditedStore durable_{judge_, ledger_, {.range_sizes = {10}}};
   Status last_;
 };
 

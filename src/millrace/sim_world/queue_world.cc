@@ -52,7 +52,9 @@ QueueWorld::QueueWorld(const RunOptions& options, Coverage& coverage)
 void QueueWorld::OnHostStarted(std::size_t host) { StartServer(host); }
 
 void QueueWorld::StartServer(std::size_t host) {
-  servers_.push_back(std::make_shared<ServerProcess>(judge_, hosts_[host], ++server_lives_, config_,
+  queue::QueueConfig config = config_;
+  config.backlog = DrawBacklogConfig();
+  servers_.push_back(std::make_shared<ServerProcess>(judge_, hosts_[host], ++server_lives_, config,
                                                      random(), log_, metrics_));
   scheduler_.Trace("server", static_cast<std::int64_t>(host), hosts_[host]->life);
 }
@@ -338,6 +340,15 @@ void QueueWorld::LookAround() {
   const auto queue = static_cast<int>(random().Below(static_cast<std::uint64_t>(swarm_.queues)));
   const Reply ignore = [](bool, const rpc::RpcStatus&, const std::string&) {};
   Describe(queue, server, ignore);
+  v1::EnqueueRequest malformed;
+  malformed.set_queue(Lot(50) ? QueueName(queue) : std::string());
+  Call(
+      server, "Enqueue", malformed.SerializeAsString(), seconds(30),
+      [this](const rpc::RpcStatus& status, const std::string&) {
+        judge_.Expect(status.code == rpc::Code::kInvalidArgument,
+                      [] { return "a malformed request was not refused as such"; });
+      },
+      nullptr, ignore);
   v1::PeekRequest peek;
   peek.set_queue(QueueName(queue));
   peek.set_state(static_cast<v1::TaskState>(random().Below(4)));

@@ -74,7 +74,9 @@ class SimCall final : public rpc::ServerCall {
     }
     state_->finished = true;
     state_->on_cancel = nullptr;
-    if (!state_->severed) state_->on_finish(status, response);
+    // Moved out: it holds the client, and the client holds the state.
+    const auto on_finish = std::exchange(state_->on_finish, nullptr);
+    if (!state_->severed) on_finish(status, response);
   }
 
  private:

@@ -39,6 +39,12 @@ Swarm DrawSwarm(Random& random, Profile profile) {
   backlog::BacklogConfig& config = swarm.backlog;
   config.delete_on_finish = profile != Profile::kBacklogGc;
   config.range_size = Pick<std::int64_t>(random, {1, 3, 5, 20, 100});
+  // A gap of ids is walked in steps of the range size: sizes that are far apart take too long.
+  // Servers with different sizes that take a queue from each other all the time would multiply its
+  // range id each time.
+  const bool may_change = profile != Profile::kQueueOwners || swarm.hosts == 1;
+  swarm.other_range_size =
+      may_change && random.Chance(1, 4) ? config.range_size * 2 : config.range_size;
   config.outstanding_appends_max = Pick<std::size_t>(random, {1, 2, 5, 250});
   config.write_batch_max = Pick<std::size_t>(random, {1, 2, 3, 100});
   config.write_batch_bytes_max = Pick<std::size_t>(random, {1, 40, 4u << 20});
@@ -69,6 +75,7 @@ Swarm DrawSwarm(Random& random, Profile profile) {
   faults.not_applied = Maybe(random, {10, 100});
   faults.applied_late = Maybe(random, {10, 100, 300});
   faults.stall = Maybe(random, {5, 50});
+  faults.damaged_read = random.Chance(1, 4) ? Pick(random, {2, 20}) : 0;
   faults.latency_max =
       Pick<Duration>(random, {microseconds(1), milliseconds(5), milliseconds(200)});
   faults.stall_max = Pick<Duration>(random, {milliseconds(100), seconds(8)});
@@ -89,20 +96,22 @@ std::string Swarm::Describe() const {
   std::ostringstream out;
   out << "hosts=" << hosts << " loops=" << loops_per_host << " queues=" << queues
       << " tasks=" << tasks << " slots=" << slots << " work<=" << Millis(work_max)
-      << "ms safety=" << Millis(safety_phase) << "ms range=" << backlog.range_size
-      << " appends=" << backlog.outstanding_appends_max << " batch=" << backlog.write_batch_max
-      << "/" << backlog.write_batch_bytes_max << "B page=" << backlog.page_size << "/"
-      << backlog.page_bytes_max << "B gc=" << backlog.gc_batch
-      << " update=" << Millis(backlog.update_interval) << "ms expiry=" << expiry_percent
-      << "%<=" << Millis(expiry_max) << "ms faults/1000: unavailable=" << faults.unavailable
+      << "ms safety=" << Millis(safety_phase) << "ms range=" << backlog.range_size << "/"
+      << other_range_size << " appends=" << backlog.outstanding_appends_max
+      << " batch=" << backlog.write_batch_max << "/" << backlog.write_batch_bytes_max
+      << "B page=" << backlog.page_size << "/" << backlog.page_bytes_max
+      << "B gc=" << backlog.gc_batch << " update=" << Millis(backlog.update_interval)
+      << "ms expiry=" << expiry_percent << "%<=" << Millis(expiry_max)
+      << "ms faults/1000: unavailable=" << faults.unavailable
       << " exhausted=" << faults.resource_exhausted << " reply_lost=" << faults.reply_lost
       << " not_applied=" << faults.not_applied << " late=" << faults.applied_late
       << "<=" << Millis(faults.late_max) << "ms stall=" << faults.stall
-      << "<=" << Millis(faults.stall_max) << "ms latency<=" << Millis(faults.latency_max)
-      << "ms acts: crash=" << weight_crash << " stop=" << weight_clean_stop
-      << " stall=" << weight_stall << " second_owner=" << weight_second_owner
-      << " clock=" << weight_clock_jump << " power=" << weight_power_loss
-      << " vanish=" << weight_vanish << " pause=" << weight_pause_work;
+      << "<=" << Millis(faults.stall_max) << "ms damaged=" << faults.damaged_read
+      << " latency<=" << Millis(faults.latency_max) << "ms acts: crash=" << weight_crash
+      << " stop=" << weight_clean_stop << " stall=" << weight_stall
+      << " second_owner=" << weight_second_owner << " clock=" << weight_clock_jump
+      << " power=" << weight_power_loss << " vanish=" << weight_vanish
+      << " pause=" << weight_pause_work;
   return out.str();
 }
 

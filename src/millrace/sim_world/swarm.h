@@ -20,6 +20,8 @@ struct Swarm {
   Duration step_cost_max = Duration::zero();
   Duration timer_delay_max = Duration::zero();
   backlog::BacklogConfig backlog;
+  // Owners use either; different from the backlog's = the setting is changed between lives.
+  std::int64_t other_range_size = 0;
 
   // The load of the safety phase.
   Duration safety_phase = std::chrono::seconds(30);

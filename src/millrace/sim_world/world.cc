@@ -14,6 +14,7 @@ using std::chrono::seconds;
 constexpr std::uint64_t kSwarmSalt = 0x5357'4152'4d00'0000ULL;
 constexpr std::uint64_t kStepsMax = 3'000'000;
 constexpr int kTakeoversMax = 60;
+constexpr int kRangeSizeChangesMax = 3;
 // The longest stall of a host, and then some.
 constexpr Duration kStallsOver = seconds(12);
 
@@ -39,7 +40,8 @@ World::World(const RunOptions& options, Coverage& coverage)
                 NoteWallClocks();
                 return wall_max_;
               }),
-      durable_(judge_, ledger_, {.range_size = swarm_.backlog.range_size}),
+      durable_(judge_, ledger_,
+               {.range_sizes = {swarm_.backlog.range_size, swarm_.other_range_size}}),
       faults_(scheduler_.random(), swarm_.faults),
       traced_faults_(faults_, scheduler_),
       world_clock_(scheduler_),
@@ -62,6 +64,19 @@ void World::NoteWallClocks() {
 Duration World::Some(Duration max) {
   return Duration(
       static_cast<std::int64_t>(random().Below(static_cast<std::uint64_t>(max.count()) + 1)));
+}
+
+backlog::BacklogConfig World::DrawBacklogConfig() {
+  backlog::BacklogConfig config = swarm_.backlog;
+  if (swarm_.other_range_size == config.range_size) return config;
+  if (range_size_ == 0) range_size_ = config.range_size;
+  if (range_size_changes_ < kRangeSizeChangesMax && Lot(30)) {
+    ++range_size_changes_;
+    coverage_.Reach("range size changed");
+    range_size_ = range_size_ == config.range_size ? swarm_.other_range_size : config.range_size;
+  }
+  config.range_size = range_size_;
+  return config;
 }
 
 bool World::RunSteps(UniqueFunction<bool()> until, Duration limit) {

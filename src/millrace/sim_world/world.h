@@ -65,6 +65,8 @@ class World {
   bool RunSteps(UniqueFunction<bool()> until, Duration limit);
   [[nodiscard]] bool Drained() const;
   Duration Some(Duration max);
+  // The settings of one life of an owner.
+  backlog::BacklogConfig DrawBacklogConfig();
   // A lot: true `percent` times out of 100.
   bool Lot(int percent) { return static_cast<int>(random().Below(100)) < percent; }
   Random& random() { return scheduler_.random(); }
@@ -109,6 +111,8 @@ class World {
   std::vector<int> lives_;
   WallTime wall_max_;
   int takeovers_ = 0;
+  std::int64_t range_size_ = 0;  // Of the owners of late; 0 = none yet.
+  int range_size_changes_ = 0;
   // Counts power failures of the store.
   const std::shared_ptr<std::uint64_t> store_incarnation_ = std::make_shared<std::uint64_t>(0);
 };
