@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -32,14 +33,27 @@ struct alignas(std::max_align_t) Header {
   Header* next;
 };
 
+// What threads that have ended have taken and not given back.
+std::atomic<std::int64_t> in_use_elsewhere = 0;
+
 // A thread's blocks. After its destruction, late in the thread's end, blocks go back to malloc.
 struct Kept {
   std::array<Header*, kClasses> first{};
   std::size_t bytes = 0;
+  std::int64_t in_use = 0;  // Negative when it gives back what others took.
   bool gone = false;
+
+  void CountInUse(std::int64_t change) {
+    if (gone) {
+      in_use_elsewhere += change;
+    } else {
+      in_use += change;
+    }
+  }
 
   ~Kept() {
     gone = true;
+    in_use_elsewhere += in_use;
     for (Header*& list : first) {
       while (list != nullptr) {
         Header* next = list->next;
@@ -58,6 +72,7 @@ void* TakeOrNull(std::size_t bytes) {
     Header* header = kept.first[size_class];
     kept.first[size_class] = header->next;
     kept.bytes -= (size_class + 1) * kStep;
+    kept.CountInUse(1);
     return header + 1;
   }
   const std::size_t total =
@@ -65,6 +80,7 @@ void* TakeOrNull(std::size_t bytes) {
   auto* header = static_cast<Header*>(std::malloc(total));
   if (header == nullptr) return nullptr;
   header->size_class = size_class;
+  kept.CountInUse(1);
   return header + 1;
 }
 
@@ -106,6 +122,7 @@ void* TakeBlock(std::size_t bytes) {
 
 void GiveBlock(void* block) {
   if (block == nullptr) return;
+  kept.CountInUse(-1);
   Header* header = static_cast<Header*>(block) - 1;
   const std::size_t bytes = (header->size_class + 1) * kStep;
   if (!kKeep || header->size_class == kClasses || kept.gone || kept.bytes + bytes > kKeptBytesMax) {
@@ -116,6 +133,8 @@ void GiveBlock(void* block) {
   kept.first[header->size_class] = header;
   kept.bytes += bytes;
 }
+
+std::int64_t BlocksInUse() { return in_use_elsewhere + kept.in_use; }
 
 nghttp2_mem* BlockPoolForNghttp2() {
   static nghttp2_mem memory = {nullptr, Nghttp2Malloc, Nghttp2Free, Nghttp2Calloc, Nghttp2Realloc};

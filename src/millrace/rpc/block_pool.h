@@ -3,6 +3,7 @@
 #include <nghttp2/nghttp2.h>
 
 #include <cstddef>
+#include <cstdint>
 
 namespace millrace::rpc {
 
@@ -14,10 +15,14 @@ namespace millrace::rpc {
 void* TakeBlock(std::size_t bytes);
 void GiveBlock(void* block);
 
-// The same for nghttp2.
+// Blocks taken and not given back, as counted by this thread and by those that have ended: exact
+// once the others have. For tests that look for leaks.
+std::int64_t BlocksInUse();
+
+// Blocks for nghttp2.
 nghttp2_mem* BlockPoolForNghttp2();
 
-// The same for standard containers and shared pointers.
+// Blocks for standard containers and shared pointers.
 template <typename T>
 struct BlockAllocator {
   using value_type = T;
