@@ -100,7 +100,7 @@ void SpecialStatusMessage(ClientContext& context) {
 }
 
 void ConcurrentLargeUnary(ClientContext& context) {
-  constexpr std::size_t kCalls = 1'000;
+  constexpr std::size_t kCalls = 200;
   const std::string request = LargeRequest().SerializeAsString();
   std::vector<std::promise<CallResult>> results(kCalls);
   for (std::promise<CallResult>& result : results) {
@@ -111,11 +111,11 @@ void ConcurrentLargeUnary(ClientContext& context) {
 }
 
 void RpcSoak(ClientContext& context) {
-  for (int i = 0; i < 300; ++i) LargeUnary(context);
+  for (int i = 0; i < 100; ++i) LargeUnary(context);
 }
 
 void ChannelSoak(ClientContext& context) {
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < 30; ++i) {
     const auto channel = rpc::Channel::Create(context.loop, context.options);
     ClientContext fresh{context.loop, context.options, *channel};
     LargeUnary(fresh);

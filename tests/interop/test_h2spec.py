@@ -11,11 +11,11 @@ import pytest
 import programs
 
 
-def verdicts(tools, server, folder) -> dict[str, str]:
+def verdicts(tools, server, folder, *flags) -> dict[str, str]:
     """Every case by its section and text: passed, skipped, or why it failed."""
     report = folder / "report.xml"
     subprocess.run(
-        tools.go("h2spec", "-h", server.host, "-p", str(server.port), "-o", "5", "-j", str(report)),
+        tools.go("h2spec", "-h", server.host, "-p", str(server.port), "-o", "5", "-j", str(report), *flags),
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=300,
     )  # fmt: skip
     found = {}
@@ -39,9 +39,10 @@ def reference(tools, tmp_path_factory) -> dict[str, str]:
         return verdicts(tools, nghttpd, folder)
 
 
-def test_every_case_that_nghttp2_passes(tools, server, reference, tmp_path):
+@pytest.mark.parametrize("kind, flags", [("server", []), ("tls_server", ["-t", "-k"])])
+def test_every_case_that_nghttp2_passes(request, tools, kind, flags, reference, tmp_path):
     passed_there = {name for name, verdict in reference.items() if verdict == "passed"}
     assert len(passed_there) >= 140, "h2spec or nghttpd did not work"
-    ours = verdicts(tools, server, tmp_path)
+    ours = verdicts(tools, request.getfixturevalue(kind), tmp_path, *flags)
     missing = {name: ours.get(name) for name in sorted(passed_there) if ours.get(name) != "passed"}
     assert not missing
