@@ -52,7 +52,7 @@ constexpr Case kCases[] = {
     {"LoseTheQueueAppliedLate", testing::LoseTheQueue, sim::FaultKind::kAppliedLate, false},
 };
 // A real server is too slow for every n of every case.
-constexpr std::uint64_t kStride = 4;
+constexpr std::uint64_t kStride = 2;
 
 class PostgresFailN : public ::testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(All, PostgresFailN, ::testing::ValuesIn(kCases),

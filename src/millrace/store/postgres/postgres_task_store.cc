@@ -269,7 +269,7 @@ Result<QueuePage> PostgresTaskStore::ListQueues(std::string_view page_token, std
   MR_RETURN_IF_ERROR(ValidateLimit(limit));
   const Result<std::string> after_key = DecodePageToken(page_token);
   if (!after_key.ok()) return after_key.status();
-  RowLayout::Place after{kMin64, ""};
+  RowLayout::Place after{layout_.first_hash(), ""};
   if (!after_key->empty()) {
     std::string_view bytes = *after_key;
     PhysicalQueueKey queue;

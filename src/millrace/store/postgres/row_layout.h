@@ -52,7 +52,8 @@ class RowLayout {
   // Bounds of the ids of all queues of this kind, [first, end).
   [[nodiscard]] virtual std::string first_id() const = 0;
   [[nodiscard]] virtual std::string end_id() const = 0;
-  // The highest range hash among them.
+  // Bounds of their range hashes, both inclusive.
+  [[nodiscard]] virtual std::int64_t first_hash() const = 0;
   [[nodiscard]] virtual std::int64_t last_hash() const = 0;
   // Task rows of any subqueue of the queue at `of` have its hash and an id in [id, this).
   // Empty: subqueues lie apart, each under its own place.

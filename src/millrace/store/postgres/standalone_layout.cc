@@ -78,6 +78,7 @@ class Standalone final : public RowLayout {
 
   [[nodiscard]] std::string first_id() const override { return std::string(kIdPrefix); }
   [[nodiscard]] std::string end_id() const override { return AfterAllOf(kIdPrefix); }
+  [[nodiscard]] std::int64_t first_hash() const override { return kRangeHash; }
   [[nodiscard]] std::int64_t last_hash() const override { return kRangeHash; }
   [[nodiscard]] std::string EndOfAllTasks(const Place& of) const override {
     return AfterAllOf(of.task_queue_id);
