@@ -73,8 +73,10 @@ class Host {
     }
     FUZZ_CHECK(fcntl(ends[1], F_SETFL, O_NONBLOCK) == 0);
     loop_->Post([this, fd = ends[1]] {
-      connection_ = std::make_unique<ServerConnection>(options_, *methods_, log_, *loop_, fd,
-                                                       "fuzz", [this] { OnClosed(); });
+      connection_ = std::make_unique<ServerConnection>(
+          options_, *methods_, log_, *loop_,
+          ServerConnection::Accepted{fd, "fuzz", nullptr, Duration::zero()},
+          [this] { OnClosed(); });
     });
     // Inputs are smaller than the socket's buffer; the other side may be gone already.
     (void)send(ends[0], sent.data(), sent.size(), MSG_NOSIGNAL);

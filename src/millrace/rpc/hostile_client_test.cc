@@ -274,7 +274,7 @@ TEST_F(HostileClientTest, FloodsOfFramesWithoutPurposeAreCutOff) {
 
 TEST_F(HostileClientTest, PingsOfAnIdleConnectionAreRationed) {
   ServerOptions options;
-  options.keepalive_min = std::chrono::hours(1);
+  options.ping_interval_min = std::chrono::hours(1);
   StartServer(options);
   const auto peer = NewPeer();
   peer->Send(Preface() + Request(1, kPark, ""));
@@ -293,7 +293,7 @@ TEST_F(HostileClientTest, PingsOfAnIdleConnectionAreRationed) {
 
 TEST_F(HostileClientTest, RareKeepalivePingsAreFine) {
   ServerOptions options;
-  options.keepalive_min = Duration(1);
+  options.ping_interval_min = Duration(1);
   StartServer(options);
   const auto peer = NewPeer();
   peer->Send(Preface() + Request(1, kPark, ""));

@@ -23,6 +23,8 @@ constexpr Duration kPauseWithoutDescriptors = std::chrono::milliseconds(100);
 constexpr int kKeepAliveIdleSeconds = 30;
 constexpr int kKeepAliveIntervalSeconds = 10;
 constexpr int kKeepAliveCount = 3;
+// Bytes that it does not confirm for so long mean the same; probes are only sent without any.
+constexpr int kUnacknowledgedMsMax = 60'000;
 
 void SetOption(int fd, int level, int option, int value) {
   setsockopt(fd, level, option, &value, sizeof(value));
@@ -34,6 +36,7 @@ void SetTcpOptions(int fd) {
   SetOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveIdleSeconds);
   SetOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveIntervalSeconds);
   SetOption(fd, IPPROTO_TCP, TCP_KEEPCNT, kKeepAliveCount);
+  SetOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kUnacknowledgedMsMax);
 }
 
 // True when nobody listens at a Unix socket that exists.

@@ -6,6 +6,7 @@ namespace {
 constexpr std::uint32_t kUselessFramesMax = 10'000;
 constexpr std::size_t kUselessBytesMax = 1u << 20;
 constexpr int kPingStrikesMax = 2;
+constexpr Duration kIntervalWithoutCalls = std::chrono::hours(2);
 
 }  // namespace
 
@@ -20,8 +21,10 @@ std::string_view PeerConduct::OnBytes(std::size_t bytes) {
   return "too many bytes without purpose";
 }
 
-std::string_view PeerConduct::OnPing(Instant now) {
-  if (last_ping_ != Instant{} && now - last_ping_ < ping_interval_min_) ++ping_strikes_;
+std::string_view PeerConduct::OnPing(Instant now, bool calls_in_flight) {
+  const Duration interval_min =
+      pings_.only_with_calls && !calls_in_flight ? kIntervalWithoutCalls : pings_.interval_min;
+  if (last_ping_ != Instant{} && now - last_ping_ < interval_min) ++ping_strikes_;
   last_ping_ = now;
   return ping_strikes_ > kPingStrikesMax ? "too_many_pings" : "";
 }

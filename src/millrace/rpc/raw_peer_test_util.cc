@@ -221,6 +221,7 @@ void RawPeer::OnFrame(std::uint8_t type, std::uint8_t flags, std::uint32_t strea
       break;
     case frame::kPing:
       ++((flags & frame::kAck) != 0 ? received_.ping_acks : received_.pings);
+      if ((flags & frame::kAck) == 0) received_.last_ping = payload;
       break;
     case frame::kGoAway:
       received_.go_away = true;

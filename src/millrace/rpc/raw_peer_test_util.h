@@ -61,6 +61,7 @@ struct Received {
   int settings = 0;
   int ping_acks = 0;
   int pings = 0;
+  std::string last_ping;  // What the other end wants back.
   bool closed = false;
 };
 

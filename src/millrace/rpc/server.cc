@@ -9,6 +9,7 @@
 #include "millrace/base/annotations.h"
 #include "millrace/base/check.h"
 #include "millrace/base/mutex.h"
+#include "millrace/base/random.h"
 #include "millrace/rpc/health.h"
 #include "millrace/rpc/listener.h"
 #include "millrace/rpc/method_table.h"
@@ -117,7 +118,9 @@ class ServerImpl final : public Server {
     });
     if (!WaitForConnections(grace)) {
       OnEveryLoop([](LoopShare& share) {
-        for (const auto& [id, connection] : share.connections) connection->Abort();
+        for (const auto& [id, connection] : share.connections) {
+          connection->Abort("the server is shutting down");
+        }
       });
       WaitForConnections(Duration::max());
     }
@@ -212,6 +215,11 @@ class ServerImpl final : public Server {
     return true;
   }
 
+  // Spread by +-10 %, so that clients that came together do not come back together.
+  Duration AgeMax() {
+    return options_.connection_age_max / 1000 * static_cast<std::int64_t>(900 + random_.Below(201));
+  }
+
   // Stays with the loop that accepted it, unless another one has fewer: the kernel spreads by
   // chance, and a few connections that live long would stay uneven for as long.
   void OnAccept(std::size_t acceptor, int fd, std::string peer) MR_EXCLUDES(mutex_) {
@@ -242,13 +250,15 @@ class ServerImpl final : public Server {
         OnGone(chosen);
         return;
       }
-      const TlsContext tls = TlsFor(peer);
+      TlsContext tls = TlsFor(peer);
       share.connections.emplace(
-          id, std::make_unique<ServerConnection>(options_, methods_, log_, share.loop, fd,
-                                                 std::move(peer), tls, [this, &share, chosen, id] {
-                                                   share.connections.erase(id);
-                                                   OnGone(chosen);
-                                                 }));
+          id, std::make_unique<ServerConnection>(
+                  options_, methods_, log_, share.loop,
+                  ServerConnection::Accepted{fd, std::move(peer), std::move(tls), AgeMax()},
+                  [this, &share, chosen, id] {
+                    share.connections.erase(id);
+                    OnGone(chosen);
+                  }));
     });
   }
 
@@ -263,6 +273,7 @@ class ServerImpl final : public Server {
   HealthService health_;
   MethodTable methods_;
   Log& log_;
+  SystemRandom random_;
   Gauge& open_gauge_;
   Counter& refused_;
   std::unique_ptr<TlsCredentials> credentials_;  // Null = plain text.

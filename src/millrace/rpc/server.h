@@ -34,10 +34,19 @@ struct ServerOptions {
   std::uint32_t concurrent_streams_max = 1'000;  // Per connection; told to the client.
   std::size_t connections_max = 10'000;
   std::size_t header_list_bytes_max = 16u << 10;
-  Duration idle_timeout =
-      Duration::zero();  // Closes a connection without calls after this; 0 = never.
-  Duration keepalive_min =
-      std::chrono::seconds(5);  // Clients that ping more often while idle get GOAWAY.
+  // Closes a connection that has had no call for this long; 0 = never.
+  Duration idle_timeout = Duration::zero();
+  // A connection this old, +-10 %, is told to go (GOAWAY), so that clients find new servers
+  // behind a name; its calls get the grace to end. 0 = never.
+  Duration connection_age_max = Duration::zero();
+  Duration connection_age_grace = std::chrono::minutes(2);
+  // A peer that is silent for one to two times this long is asked for a sign of life, and closed,
+  // its calls cancelled, when none comes within the timeout. 0 = not asked.
+  Duration keepalive_time = std::chrono::minutes(1);
+  Duration keepalive_timeout = std::chrono::seconds(20);
+  // Clients that ping more often than this while nothing is sent to them get GOAWAY.
+  Duration ping_interval_min = std::chrono::seconds(5);
+  bool ping_only_with_calls = false;  // Pings without a call in flight: one in two hours.
   Duration handshake_timeout = std::chrono::seconds(
       10);  // TLS and HTTP/2 together. Also for the rest of a begun header block.
   Duration send_stall_timeout =

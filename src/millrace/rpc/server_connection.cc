@@ -17,23 +17,25 @@ constexpr std::int32_t kConnectionWindowBytes = 4 << 20;
 // Of a request that is no gRPC call; it is not wanted, but cut short only when it is long.
 constexpr std::uint32_t kPlainRequestBytesMax = 16u << 10;
 constexpr std::array<std::uint8_t, 8> kDrainPing = {'d', 'r', 'a', 'i', 'n', 'i', 'n', 'g'};
+constexpr std::array<std::uint8_t, 8> kAlivePing = {'a', 'l', 'i', 'v', 'e', '?', ' ', ' '};
 
 }  // namespace
 
 ServerConnection::ServerConnection(const ServerOptions& options, MethodTable& methods, Log& log,
-                                   exec::EventLoop& loop, int fd, std::string peer,
-                                   const TlsContext& tls, Closure on_closed)
+                                   exec::EventLoop& loop, Accepted accepted, Closure on_closed)
     : options_(options),
       methods_(methods),
       log_(log),
       loop_(loop),
-      peer_(std::make_shared<const std::string>(std::move(peer))),
+      peer_(std::make_shared<const std::string>(std::move(accepted.peer))),
       on_closed_(std::move(on_closed)),
-      socket_(loop, fd, tls == nullptr ? nullptr : TlsStream::Accept(tls, fd),
+      socket_(loop, accepted.fd,
+              accepted.tls == nullptr ? nullptr : TlsStream::Accept(accepted.tls, accepted.fd),
               options.send_stall_timeout, *this),
       session_(ServerCallbacks::NewSession(*this)),
       head_(methods, options.header_list_bytes_max),
-      conduct_(options.keepalive_min) {
+      conduct_({options.ping_interval_min, options.ping_only_with_calls}),
+      keep_alive_(options.keepalive_time, options.keepalive_timeout) {
   const std::array<nghttp2_settings_entry, 3> settings = {{
       {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, options_.concurrent_streams_max},
       {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, kStreamWindowBytes},
@@ -45,6 +47,9 @@ ServerConnection::ServerConnection(const ServerOptions& options, MethodTable& me
   socket_.set_session(session_);
   ArmProgressTimer();
   if (options_.idle_timeout > Duration::zero()) ArmIdleTimer();
+  if (accepted.age_max > Duration::zero()) {
+    age_timer_ = loop_.PostAt(loop_.clock().Now() + accepted.age_max, [this] { OnOldAge(); });
+  }
   socket_.ScheduleFlush();
 }
 
@@ -291,22 +296,17 @@ void ServerConnection::OnStreamClosed(CallState& call) {
 
 void ServerConnection::OnPing(bool ack) {
   if (ack) {
-    if (draining_ && !final_goaway_) {
-      // The client has seen the first GOAWAY: every call it sent before that has arrived.
-      final_goaway_ = true;
-      nghttp2_submit_goaway(session_, NGHTTP2_FLAG_NONE,
-                            nghttp2_session_get_last_proc_stream_id(session_), NGHTTP2_NO_ERROR,
-                            nullptr, 0);
-      socket_.ScheduleFlush();
-    }
+    // The client has seen the first GOAWAY: every call it sent before that has arrived.
+    if (draining_ && !final_goaway_) FinishDrain();
     return;
   }
-  Judge(conduct_.OnPing(loop_.clock().Now()));
+  Judge(conduct_.OnPing(loop_.clock().Now(), calls_open_ > 0));
 }
 
 void ServerConnection::OnSettings() {
   if (std::exchange(handshake_done_, true)) return;
   loop_.CancelTimer(std::exchange(progress_timer_, 0));
+  if (keep_alive_.enabled()) ArmKeepAliveTimer();
 }
 
 void ServerConnection::Judge(std::string_view fault) {
@@ -342,6 +342,7 @@ void ServerConnection::OnHandshakeFailed(std::string_view why) {
 }
 
 void ServerConnection::OnBytesRead(std::size_t bytes) {
+  keep_alive_.OnBytes();
   Judge(conduct_.OnBytes(bytes));
   if (header_block_stream_ != 0 && progress_timer_ == 0) ArmProgressTimer();
 }
@@ -386,6 +387,35 @@ void ServerConnection::ArmIdleTimer() {
   });
 }
 
+void ServerConnection::ArmKeepAliveTimer() {
+  keep_alive_timer_ = loop_.PostAt(loop_.clock().Now() + keep_alive_.wait(), [this] {
+    keep_alive_timer_ = 0;
+    if (socket_.lingering()) return;
+    switch (keep_alive_.OnTimer()) {
+      case KeepAlive::Step::kGiveUp:
+        log_.Write(LogLevel::kInfo, "rpc", "closing a connection",
+                   {{"peer", *peer_}, {"reason", "it gives no sign of life"}});
+        Close();
+        return;
+      case KeepAlive::Step::kPing:
+        nghttp2_submit_ping(session_, NGHTTP2_FLAG_NONE, kAlivePing.data());
+        socket_.ScheduleFlush();
+        break;
+      case KeepAlive::Step::kWait:
+        break;
+    }
+    ArmKeepAliveTimer();
+  });
+}
+
+void ServerConnection::OnOldAge() {
+  age_timer_ = loop_.PostAt(loop_.clock().Now() + options_.connection_age_grace, [this] {
+    age_timer_ = 0;
+    Abort("the connection has reached its greatest age");
+  });
+  Drain();
+}
+
 void ServerConnection::Drain() {
   if (draining_ || closed_ || socket_.lingering()) return;
   draining_ = true;
@@ -395,10 +425,22 @@ void ServerConnection::Drain() {
   }
   nghttp2_submit_shutdown_notice(session_);
   nghttp2_submit_ping(session_, NGHTTP2_FLAG_NONE, kDrainPing.data());
+  drain_timer_ = loop_.PostAt(loop_.clock().Now() + options_.keepalive_timeout, [this] {
+    drain_timer_ = 0;
+    if (!final_goaway_) FinishDrain();
+  });
   socket_.ScheduleFlush();
 }
 
-void ServerConnection::Abort() {
+void ServerConnection::FinishDrain() {
+  final_goaway_ = true;
+  nghttp2_submit_goaway(session_, NGHTTP2_FLAG_NONE,
+                        nghttp2_session_get_last_proc_stream_id(session_), NGHTTP2_NO_ERROR,
+                        nullptr, 0);
+  socket_.ScheduleFlush();
+}
+
+void ServerConnection::Abort(std::string_view why) {
   if (closed_) return;
   if (!handshake_done_) {
     Close();
@@ -406,7 +448,7 @@ void ServerConnection::Abort() {
   }
   for (CallState* call = calls_; call != nullptr;) {
     const std::shared_ptr<CallState> hold = call->self;
-    if (!call->replied) Reply(*call, {Code::kUnavailable, "the server is shutting down", {}});
+    if (!call->replied) Reply(*call, {Code::kUnavailable, std::string(why), {}});
     call->Cancel();
     // Cancelling runs foreign code, which may end other calls, but closes no stream.
     call = hold->next;
@@ -424,7 +466,8 @@ void ServerConnection::Close() {
   if (closed_) return;
   closed_ = true;
   socket_.Close();
-  for (const exec::TimerId timer : {progress_timer_, idle_timer_}) {
+  for (const exec::TimerId timer :
+       {progress_timer_, idle_timer_, keep_alive_timer_, age_timer_, drain_timer_}) {
     if (timer != 0) loop_.CancelTimer(timer);
   }
   while (calls_ != nullptr) OnStreamClosed(*calls_);

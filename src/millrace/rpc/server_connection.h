@@ -12,6 +12,7 @@
 #include "millrace/base/log.h"
 #include "millrace/exec/event_loop.h"
 #include "millrace/rpc/ended_stream_watch.h"
+#include "millrace/rpc/keep_alive.h"
 #include "millrace/rpc/method_table.h"
 #include "millrace/rpc/peer_conduct.h"
 #include "millrace/rpc/request_head.h"
@@ -34,10 +35,14 @@ namespace millrace::rpc {
 // destroys it.
 class ServerConnection final : private CallSink, private SessionSocket::Owner {
  public:
-  // `tls`: null = plain text.
+  struct Accepted {
+    int fd;
+    std::string peer;
+    TlsContext tls;    // Null = plain text.
+    Duration age_max;  // Of this one; 0 = any.
+  };
   ServerConnection(const ServerOptions& options, MethodTable& methods, Log& log,
-                   exec::EventLoop& loop, int fd, std::string peer, const TlsContext& tls,
-                   Closure on_closed);
+                   exec::EventLoop& loop, Accepted accepted, Closure on_closed);
   ~ServerConnection();
   ServerConnection(const ServerConnection&) = delete;
   ServerConnection& operator=(const ServerConnection&) = delete;
@@ -45,7 +50,7 @@ class ServerConnection final : private CallSink, private SessionSocket::Owner {
   // Says GOAWAY; calls running end as they would, and then the connection closes.
   void Drain();
   // Ends every call with UNAVAILABLE and closes after one try to send that.
-  void Abort();
+  void Abort(std::string_view why);
 
  private:
   friend struct ServerCallbacks;
@@ -84,6 +89,9 @@ class ServerConnection final : private CallSink, private SessionSocket::Owner {
   void GoAway(std::uint32_t error, std::string_view why);
   void ArmProgressTimer();
   void ArmIdleTimer();
+  void ArmKeepAliveTimer();
+  void OnOldAge();
+  void FinishDrain();
 
   const ServerOptions& options_;
   MethodTable& methods_;
@@ -103,12 +111,16 @@ class ServerConnection final : private CallSink, private SessionSocket::Owner {
 
   exec::TimerId progress_timer_ = 0;  // Handshake, then unfinished header blocks.
   exec::TimerId idle_timer_ = 0;
+  exec::TimerId keep_alive_timer_ = 0;
+  exec::TimerId age_timer_ = 0;    // Old age, then the end of its grace.
+  exec::TimerId drain_timer_ = 0;  // A client that does not confirm the first GOAWAY.
   std::uint64_t calls_begun_at_idle_check_ = 0;
 
   EndedStreamWatch ended_streams_;
   std::int32_t header_block_stream_ = 0;  // Of a header block begun and not ended; 0 = none.
   RequestHead head_;
   PeerConduct conduct_;
+  KeepAlive keep_alive_;
 
   bool handshake_done_ = false;
   bool draining_ = false;

@@ -136,7 +136,7 @@ void SessionSocket::ReadInput() {
       owner_.OnSocketLost(received == 0 ? "connection closed by the peer" : ErrorWords());
       return;
     }
-    if (!std::exchange(heard_, true) && LooksLikeTls(buffer[0])) {
+    if (!std::exchange(heard_, true) && tls_ == nullptr && LooksLikeTls(buffer[0])) {
       owner_.OnSocketLost("the peer speaks TLS where plain text is spoken");
       return;
     }

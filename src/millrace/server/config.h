@@ -37,6 +37,12 @@ struct RpcSettings {
   std::size_t connections_max = 10'000;
   std::uint32_t concurrent_streams_max = 1'000;
   Duration idle_timeout = Duration::zero();
+  Duration connection_age_max = Duration::zero();
+  Duration connection_age_grace = std::chrono::minutes(2);
+  Duration keepalive_time = std::chrono::minutes(1);
+  Duration keepalive_timeout = std::chrono::seconds(20);
+  Duration ping_interval_min = std::chrono::seconds(5);
+  bool ping_only_with_calls = false;
   TlsSettings tls;
 };
 

@@ -131,6 +131,12 @@ Status Server::StartRpc() {
   options.concurrent_streams_max = config_.rpc.concurrent_streams_max;
   options.connections_max = config_.rpc.connections_max;
   options.idle_timeout = config_.rpc.idle_timeout;
+  options.connection_age_max = config_.rpc.connection_age_max;
+  options.connection_age_grace = config_.rpc.connection_age_grace;
+  options.keepalive_time = config_.rpc.keepalive_time;
+  options.keepalive_timeout = config_.rpc.keepalive_timeout;
+  options.ping_interval_min = config_.rpc.ping_interval_min;
+  options.ping_only_with_calls = config_.rpc.ping_only_with_calls;
   options.tls = TlsOptions(config_.rpc.tls);
   std::vector<exec::EventLoop*> loops;
   for (const auto& loop : loops_) loops.push_back(loop.get());

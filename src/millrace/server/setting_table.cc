@@ -184,6 +184,40 @@ std::vector<Setting> MakeTable() {
                    MR_FIELD(rpc.idle_timeout),
                    .max = kDay});
 
+  table.push_back({.name = "rpc.connection_age_max",
+                   .type = kDuration,
+                   .help = "a connection this old, +-10 %, is told to go, so that clients look for "
+                           "other servers; 0 = never",
+                   MR_FIELD(rpc.connection_age_max),
+                   .max = 30 * kDay});
+  table.push_back({.name = "rpc.connection_age_grace",
+                   .type = kDuration,
+                   .help = "how long the calls of a connection that was told to go may take to end",
+                   MR_FIELD(rpc.connection_age_grace),
+                   .max = kDay});
+  table.push_back(
+      {.name = "rpc.keepalive_time",
+       .type = kDuration,
+       .help = "a client that is silent for this long is asked for a sign of life; 0 = never",
+       MR_FIELD(rpc.keepalive_time),
+       .max = kDay});
+  table.push_back({.name = "rpc.keepalive_timeout",
+                   .type = kDuration,
+                   .help = "how long it may take to answer before its connection is closed",
+                   MR_FIELD(rpc.keepalive_timeout),
+                   .min = kSecond,
+                   .max = kHour});
+  table.push_back({.name = "rpc.ping_interval_min",
+                   .type = kDuration,
+                   .help = "clients that ask for signs of life more often than this are sent away",
+                   MR_FIELD(rpc.ping_interval_min),
+                   .max = kDay});
+  table.push_back({.name = "rpc.ping_only_with_calls",
+                   .type = kBool,
+                   .help =
+                       "clients may ask for signs of life only while they have calls, as gRPC's "
+                       "own servers have it",
+                   MR_FIELD(rpc.ping_only_with_calls)});
   table.push_back({.name = "rpc.tls_cert_file",
                    .type = kString,
                    .help = "PEM file with the server's certificate and its intermediates: TCP "
