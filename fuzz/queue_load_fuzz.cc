@@ -69,7 +69,7 @@ store::QueueWrite StoredRows(FuzzInput& in) {
     store::SubqueueMetadata subqueue;
     subqueue.ack_level.pass = in.Bool() ? 0 : in.Int64();
     subqueue.ack_level.id.value = SmallId(in);
-    subqueue.approximate_count = in.Int64();
+    subqueue.approximate_count = in.Byte();
     metadata.subqueues.push_back(subqueue);
   }
   metadata.owner_state = OwnerState(in);

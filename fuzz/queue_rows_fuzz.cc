@@ -1,5 +1,7 @@
 // What the queue and the backlog read back from the bytes they gave the store, and lease tokens.
 
+#include <algorithm>
+
 #include "fuzz_input.h"
 #include "millrace/backlog/owner_state.h"
 #include "millrace/queue/lease_journal.h"
@@ -60,7 +62,8 @@ void CheckEncoders(FuzzInput& in) {
 
   TaskRecord record;
   record.first_id.value = in.Int64();
-  record.attempts_ended = static_cast<std::int32_t>(in.Int64() & INT32_MAX);
+  record.attempts_ended =
+      std::min(static_cast<std::int32_t>(in.Int64() & INT32_MAX), kAttemptsEndedMax);
   record.max_attempts = static_cast<std::int32_t>(in.Int64() & INT32_MAX);
   record.enqueue_time.ns = in.Int64();
   const unsigned headers = in.Below(4);

@@ -11,9 +11,10 @@ namespace millrace::core {
   return expiry_time.is_set() && expiry_time <= now && !MR_MUTANT(expiry_ignored);
 }
 
-// Age of the task at the head; a clock that was set back makes no negative ages.
+// Age of the task at the head; a clock that was set back makes no negative ages, and a time before
+// 1970 is none that a task was made at.
 [[nodiscard]] constexpr Duration AgeOf(WallTime create_time, WallTime now) {
-  if (!create_time.is_set() || create_time >= now) return Duration::zero();
+  if (create_time.ns <= 0 || create_time >= now) return Duration::zero();
   return now - create_time;
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "millrace/core/expiry.h"
 
 namespace millrace::core {
@@ -50,6 +52,7 @@ TEST(Expiry, AgesAreNeverNegative) {
   EXPECT_EQ(AgeOf(WallTime{40}, WallTime{100}), Duration(60));
   EXPECT_EQ(AgeOf(WallTime{140}, WallTime{100}), Duration(0));
   EXPECT_EQ(AgeOf(WallTime{}, WallTime{100}), Duration(0));
+  EXPECT_EQ(AgeOf(WallTime{std::numeric_limits<std::int64_t>::min()}, WallTime{100}), Duration(0));
 }
 
 }  // namespace

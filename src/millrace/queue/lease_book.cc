@@ -295,7 +295,10 @@ void LeaseBook::OnRowRead(const store::TaskKey& task, Return how, Result<store::
     }
     if (!record->enqueue_time.is_set()) record->enqueue_time = row.create_time;
     if (MR_MUTANT(release_charged)) how.charge_attempt = true;
-    if (how.charge_attempt && !MR_MUTANT(attempt_not_counted)) ++record->attempts_ended;
+    if (how.charge_attempt && !MR_MUTANT(attempt_not_counted) &&
+        record->attempts_ended < kAttemptsEndedMax) {
+      ++record->attempts_ended;
+    }
     if (how.charge_attempt && MR_MUTANT(attempt_counted_twice)) ++record->attempts_ended;
     const std::int32_t allowed =
         record->max_attempts + (MR_MUTANT(max_attempts_off_by_one) ? 1 : 0);

@@ -59,6 +59,7 @@ Result<TaskRecord> DecodeTaskRecord(std::string_view bytes) {
       !reader.Varint(&header_count)) {
     return Damaged("task record");
   }
+  if (record.attempts_ended > kAttemptsEndedMax) return Damaged("task record");
   record.first_id.value = static_cast<std::int64_t>(first_id);
   record.enqueue_time.ns = static_cast<std::int64_t>(enqueue_ns);
   for (std::uint64_t i = 0; i < header_count; ++i) {

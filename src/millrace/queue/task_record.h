@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,6 +12,9 @@
 #include "millrace/base/time.h"
 
 namespace millrace::queue {
+
+// Attempts are counted up to here and no further, so that "one more" is still a number.
+inline constexpr std::int32_t kAttemptsEndedMax = std::numeric_limits<std::int32_t>::max() - 1;
 
 // What the queue keeps of a task inside the engine's opaque payload. Views point into the stored
 // bytes or the request. Layout: docs/storage_format.md, "Task record".

@@ -82,6 +82,14 @@ TEST(TaskRecord, LongWayOfWritingANumberIsCorruption) {
   }
 }
 
+TEST(TaskRecord, AttemptsThatCannotBeCountedOnAreCorruption) {
+  TaskRecord record;
+  record.attempts_ended = kAttemptsEndedMax;
+  EXPECT_TRUE(DecodeTaskRecord(EncodeTaskRecord(record)).ok());
+  ++record.attempts_ended;
+  EXPECT_EQ(DecodeTaskRecord(EncodeTaskRecord(record)).code(), StatusCode::kCorruption);
+}
+
 TEST(DeadTask, RoundTrips) {
   const std::string record = EncodeTaskRecord(Sample());
   const std::string bytes = EncodeDeadTask(

@@ -1,6 +1,6 @@
 """One run: a server, many clients, a plan of faults; then a drain, a last crash, and the check.
 
-    scripts/history [--seconds N] [--seed S] [--keep FILE] [--no-disk-faults]
+    scripts/history [--seconds N] [--seed S] [--keep FILE] [--no-disk-faults] [--mutant NAME]
     scripts/history --check FILE
 """
 
@@ -105,6 +105,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--keep", type=pathlib.Path, help="file for the history; kept anyhow when it breaks a rule")
     parser.add_argument("--check", type=pathlib.Path, help="checks a kept history instead")
     parser.add_argument("--no-disk-faults", action="store_true")
+    parser.add_argument("--mutant", help="a deliberate bug of scripts/mutation that the server runs with")
     options = parser.parse_args(arguments)
     if options.check:
         return _judge(History.load(options.check))
@@ -112,7 +113,7 @@ def main(arguments: list[str]) -> int:
     print(f"scripts/history --seconds {options.seconds:g} --seed {seed}", flush=True)
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="millrace-history-") as folder:
-        server, disk = make_server(pathlib.Path(folder), disk=not options.no_disk_faults)
+        server, disk = make_server(pathlib.Path(folder), disk=not options.no_disk_faults, mutant=options.mutant)
         with running(server):
             history, surprises = run(server, seed, options.seconds, disk=disk,
                                      tell=lambda text: print(f"{time.monotonic() - begin:7.1f} {text}", flush=True))
@@ -127,12 +128,16 @@ def main(arguments: list[str]) -> int:
     return status
 
 
-def make_server(folder: pathlib.Path, *, disk: bool) -> tuple[Server, Disk | None]:
+def make_server(folder: pathlib.Path, *, disk: bool, mutant: str | None = None) -> tuple[Server, Disk | None]:
     """Not started. Its disk can fail where the build has the means for it."""
     flags = ("--limits-lease-min", "100ms")
     if disk and disk_faults.library(find_binary()).exists():
-        return disk_faults.make_server(folder, *flags)
-    return Server(folder, *flags), None
+        server, faulty = disk_faults.make_server(folder, *flags)
+    else:
+        server, faulty = Server(folder, *flags), None
+    if mutant:
+        server.environment["MILLRACE_MUTANT"] = mutant
+    return server, faulty
 
 
 def _judge(history: History) -> int:
