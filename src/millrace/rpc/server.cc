@@ -111,7 +111,7 @@ class ServerImpl final : public Server {
     health_.SetServing(false);
     if (!started_) return;
     health_.EndWatches();
-    OnEveryLoop([this](LoopShare& share) {
+    OnEveryLoop([](LoopShare& share) {
       share.listeners.clear();
       share.draining = true;
       for (const auto& [id, connection] : share.connections) connection->Drain();
