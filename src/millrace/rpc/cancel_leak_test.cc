@@ -21,6 +21,13 @@ namespace millrace::rpc {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define MR_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define MR_SANITIZED 1
+#endif
+#endif
+#ifdef MR_SANITIZED
 constexpr std::size_t kCalls = 2'000;  // For each way to end them.
 #else
 constexpr std::size_t kCalls = 20'000;
