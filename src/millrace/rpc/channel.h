@@ -18,8 +18,8 @@ namespace millrace::rpc {
 
 struct ChannelOptions {
   std::string target;  // "127.0.0.1:7630", "[::1]:7630", "host:port" or "unix:/path".
-  std::optional<TlsClientOptions> tls;  // None = plain text.
-  int connections_max = 1;              // Calls go to the connection with the fewest of them.
+  std::optional<TlsClientOptions> tls = std::nullopt;  // None = plain text.
+  int connections_max = 1;  // Calls go to the connection with the fewest of them.
   Duration connect_timeout = std::chrono::seconds(5);
   Duration backoff_min = std::chrono::milliseconds(50);  // Doubles to the max, +-20 % jitter.
   Duration backoff_max = std::chrono::seconds(5);
