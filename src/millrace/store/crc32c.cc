@@ -45,4 +45,14 @@ std::uint32_t Crc32c(std::string_view data, std::uint32_t crc) {
   return ~crc;
 }
 
+void AppendChecksum(std::uint32_t crc, std::string& out) {
+  for (int shift = 24; shift >= 0; shift -= 8) out.push_back(static_cast<char>(crc >> shift));
+}
+
+std::uint32_t ReadChecksum(std::string_view bytes) {
+  std::uint32_t crc = 0;
+  for (const char c : bytes) crc = crc << 8 | static_cast<unsigned char>(c);
+  return crc;
+}
+
 }  // namespace millrace::store

@@ -22,7 +22,6 @@ constexpr std::string_view kEncoding = "Millrace";
 constexpr std::uint8_t kQueueVersion = 1;
 constexpr std::uint8_t kTaskVersion = 1;
 constexpr std::uint8_t kTaskHasExpiry = 1;
-constexpr std::size_t kChecksumBytes = 4;
 // Version and update time: outside the checksum, so that a lease can replace the time in place.
 constexpr std::size_t kUncheckedBytes = 9;
 
@@ -33,16 +32,6 @@ Status Damaged(std::string_view what) {
 void AppendVarint(std::uint32_t value, std::string& out) {
   for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(value | 0x80));
   out.push_back(static_cast<char>(value));
-}
-
-void AppendChecksum(std::uint32_t crc, std::string& out) {
-  for (int shift = 24; shift >= 0; shift -= 8) out.push_back(static_cast<char>(crc >> shift));
-}
-
-std::uint32_t ReadChecksum(std::string_view bytes) {
-  std::uint32_t crc = 0;
-  for (const char c : bytes) crc = crc << 8 | static_cast<unsigned char>(c);
-  return crc;
 }
 
 class Standalone final : public RowLayout {

@@ -14,21 +14,8 @@ constexpr std::uint8_t kSideVersion = 1;
 
 constexpr std::uint8_t kTaskHasExpiry = 1;
 
-constexpr std::size_t kChecksumBytes = 4;
-
 Status Damaged(std::string_view what) {
   return {StatusCode::kCorruption, "damaged " + std::string(what)};
-}
-
-// A checksum is stored as four plain bytes, big endian.
-void AppendChecksum(std::uint32_t crc, std::string& out) {
-  for (int shift = 24; shift >= 0; shift -= 8) out.push_back(static_cast<char>(crc >> shift));
-}
-
-std::uint32_t ReadChecksum(std::string_view bytes) {
-  std::uint32_t crc = 0;
-  for (const char c : bytes) crc = crc << 8 | static_cast<unsigned char>(c);
-  return crc;
 }
 
 }  // namespace
