@@ -48,14 +48,15 @@ endfunction()
 
 # millrace_test(NAME name LABEL unit|contract|failn|sim|durable|fuzz|system SOURCES files... [DEPS modules...] [LIBS targets...])
 #
-# One gtest binary, run by ctest as one test under its label.
+# One gtest binary, run by ctest as one test under its label. Its own files are compiled without optimization in debug
+# builds: under sanitizers that halves the time of the longest compilations, and the product's code stays optimized.
 function(millrace_test)
   cmake_parse_arguments(T "" "NAME;LABEL;TIMEOUT" "SOURCES;DEPS;LIBS" ${ARGN})
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT 120)
   endif()
   add_executable(${T_NAME} ${T_SOURCES})
-  target_compile_options(${T_NAME} PRIVATE ${MILLRACE_WARNINGS})
+  target_compile_options(${T_NAME} PRIVATE ${MILLRACE_WARNINGS} $<$<CONFIG:Debug>:-O0>)
   foreach(dep IN LISTS T_DEPS)
     target_link_libraries(${T_NAME} PRIVATE millrace::${dep})
   endforeach()
