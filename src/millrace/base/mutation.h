@@ -74,6 +74,7 @@ namespace millrace::mutation {
   X(dead_task_dropped, "a task that used up its attempts is not kept")                            \
   X(expiring_lease_usable, "a lease that ran out can be extended and completed")                  \
   X(finished_lease_recovered, "a remembered lease whose task is finished comes back")             \
+  X(invalid_row_kept, "a row that does not parse is skipped and stays")                           \
   X(late_token_accepted, "a lease is good until its timer has run, however late")                 \
   X(lease_not_remembered, "leases do not survive a restart")                                      \
   X(lease_table_unbounded, "more leases than leases_max")                                         \

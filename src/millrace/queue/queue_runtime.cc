@@ -246,7 +246,7 @@ void QueueRuntime::OnPolled(const LeaseParams& params, matching::PollResult resu
       env_.log.Write(LogLevel::kError, "queue", "dropping a task whose stored bytes do not parse",
                      {{"queue", std::string_view(key_.persistence_name)},
                       {"task_id", task.key.level.id.value}});
-      Drop(task.key);
+      if (!MR_MUTANT(invalid_row_kept)) Drop(task.key);
       granted.pop_back();
       continue;
     }
