@@ -1,0 +1,22 @@
+"""Workflows of every ordinary kind run on a real cluster and end right, whatever happens to workers and matching."""
+
+from __future__ import annotations
+
+
+def test_every_kind_of_workflow_ends_right(world, engine):
+    """A worker is killed in the middle."""
+    world.engine(engine).start()
+    world.start_services()
+    world.load("--workflows", "300").finish()
+
+
+def test_matching_is_killed_twice(world, engine):
+    matching = world.engine(engine)
+    matching.start()
+    world.start_services()
+    load = world.load("--workflows", "400")
+    for done in (100, 200):
+        load.wait_done(done)
+        matching.kill()
+        matching.start()
+    load.finish()
