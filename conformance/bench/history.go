@@ -47,24 +47,6 @@ func (h *History) Stop() { h.server.Stop() }
 // Starts is how many tasks were asked to start so far.
 func (h *History) Starts() int64 { return h.starts.Load() }
 
-// RecordWorkflowTaskStarted answers a history of three events.
-func (h *History) RecordWorkflowTaskStarted(_ context.Context, r *historyservice.RecordWorkflowTaskStartedRequest) (
-	*historyservice.RecordWorkflowTaskStartedResponseWithRawHistory, error) {
-	h.starts.Add(1)
-	now := timestamppb.Now()
-	return &historyservice.RecordWorkflowTaskStartedResponseWithRawHistory{
-		WorkflowType:               &commonpb.WorkflowType{Name: "bench"},
-		ScheduledEventId:           r.GetScheduledEventId(),
-		StartedEventId:             r.GetScheduledEventId() + 1,
-		NextEventId:                r.GetScheduledEventId() + 2,
-		Attempt:                    1,
-		WorkflowExecutionTaskQueue: &taskqueuepb.TaskQueue{Name: "bench", Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
-		ScheduledTime:              now,
-		StartedTime:                now,
-		History:                    nil,
-	}, nil
-}
-
 // RecordActivityTaskStarted answers an activity with a small input.
 func (h *History) RecordActivityTaskStarted(_ context.Context, r *historyservice.RecordActivityTaskStartedRequest) (
 	*historyservice.RecordActivityTaskStartedResponse, error) {

@@ -164,16 +164,22 @@ class World:
         self._services.start()
 
     def engine(self, name: str):
-        """A matching service at this world's address, not started: start(), kill() and terminate() it at will."""
+        """A matching service at this world's address, not started: start(), kill() and terminate() it at will.
+
+        own: the server module's. millrace: Millrace on RocksDB; millrace-postgres: on the cluster's own database.
+        """
         folder = self.folder / f"{name}{len(self._engines)}"
         if name == "own":
             engine = OwnMatching(self._tools, folder, self)
         else:
             engine = harness.Server(folder, "--temporal-enabled=true", "--temporal-history-hosts", self.history,
-                                    "--temporal-history-shards", "4")
+                                    "--temporal-history-shards", "4", *(self._on_postgres() if name != "millrace" else []))
             engine.address = self.matching
         self._engines.append(engine)
         return engine
+
+    def _on_postgres(self) -> list[str]:
+        return ["--store-kind", "postgres", "--postgres-url", self.postgres]
 
     def load(self, *arguments: str) -> Load:
         """Starts conformance/cmd/load on this cluster."""

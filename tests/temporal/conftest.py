@@ -9,11 +9,14 @@ import pytest
 import cluster
 
 
+def _engines() -> list[str]:
+    return os.environ.get("MILLRACE_CONFORMANCE_ENGINES", "own,millrace").split(",")
+
+
 def pytest_generate_tests(metafunc):
     """A test that takes `engine` runs once for each matching service that is asked for."""
     if "engine" in metafunc.fixturenames:
-        asked = os.environ.get("MILLRACE_CONFORMANCE_ENGINES", "all")
-        metafunc.parametrize("engine", ["own", "millrace"] if asked == "all" else [asked])
+        metafunc.parametrize("engine", _engines())
 
 
 @pytest.fixture
