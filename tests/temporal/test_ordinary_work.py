@@ -10,6 +10,13 @@ def test_every_kind_of_workflow_ends_right(world, engine):
     world.load("--workflows", "300").finish()
 
 
+def test_no_task_is_lost_on_its_way(world, engine):
+    """Nothing is killed, so nothing may need a time-out to come back."""
+    world.engine(engine).start()
+    world.start_services()
+    world.load("--workflows", "100", "--concurrency", "10", "--kill-worker=false", "--timeouts-max", "0").finish()
+
+
 def test_matching_is_killed_twice(world, engine):
     matching = world.engine(engine)
     matching.start()

@@ -32,6 +32,7 @@ type options struct {
 	workflows, concurrency               int
 	killWorker                           bool
 	phase                                string
+	timeoutsMax                          int
 	within                               time.Duration
 	verbose                              bool
 
@@ -56,6 +57,7 @@ func main() {
 	flag.IntVar(&o.concurrency, "concurrency", 100, "how many at once")
 	flag.BoolVar(&o.killWorker, "kill-worker", true, "kill a worker when a third is done, start another one when half is")
 	flag.StringVar(&o.phase, "phase", "all", "start: only start the workflows, with no worker; finish: run those that another start phase of the same --prefix left")
+	flag.IntVar(&o.timeoutsMax, "timeouts-max", -1, "tasks that may be given back by a time-out; -1: any number")
 	flag.DurationVar(&o.within, "within", 5*time.Minute, "what is not done by then is stuck")
 	flag.BoolVar(&o.verbose, "verbose", false, "show the workers' warnings")
 	flag.StringVar(&o.workerOf, "worker-of", "", "be a worker of this task queue (used by load itself)")
@@ -153,7 +155,16 @@ func run(ctx context.Context, o options, out io.Writer) (bool, error) {
 	if err := <-kills; err != nil {
 		return false, err
 	}
-	return report(ctx, c, out, results, time.Since(started)), nil
+	ok := report(ctx, c, out, results, time.Since(started))
+	if o.phase == "start" {
+		return ok, nil
+	}
+	timeouts, err := countTimeouts(ctx, c, out, results)
+	if o.timeoutsMax >= 0 && timeouts > o.timeoutsMax {
+		fmt.Fprintf(out, "WRONG %d tasks timed out\n", timeouts)
+		ok = false
+	}
+	return ok, err
 }
 
 // one runs the n-th workflow from its start to the check of its result.
