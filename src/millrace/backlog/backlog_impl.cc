@@ -127,6 +127,7 @@ Status BacklogManager::Impl::Adopt(const TakenQueue& taken) {
     }
   }
   ledger_.Load(taken.metadata, taken.state);
+  carried_ = taken.metadata.carried;
   for (const store::SubqueueMetadata& subqueue : stored) {
     EnsureSubqueues(subqueues_.size() + 1, MR_MUTANT(ack_level_not_restored)
                                                ? store::TaskLevel{0, TaskId{0}}

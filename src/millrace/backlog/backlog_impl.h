@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "millrace/backlog/backlog_manager.h"
@@ -127,6 +128,7 @@ class BacklogManager::Impl final : private TaskWriter::Host, private SubqueueBac
   exec::Gate gate_;
   QueueLease lease_;
   Ledger ledger_ MR_GUARDED_BY(strand_);
+  std::string carried_ MR_GUARDED_BY(strand_);  // QueueMetadata::carried.
   TaskWriter writer_;
   TaskRewriter rewriter_;
   OwedEnds expired_;

@@ -35,6 +35,7 @@ void BacklogManager::Impl::CompleteWrite(WriteBatch& batch, store::QueueWrite& w
   write.metadata.emplace();
   write.metadata->range_id = lease_.range_id();
   write.metadata->update_time = strand_.clock().WallNow();
+  write.metadata->carried = carried_;
   write.metadata->subqueues.reserve(subqueues_.size());
   for (const auto& subqueue : subqueues_)
     write.metadata->subqueues.push_back({subqueue->acks().ack_level(), 0});

@@ -67,6 +67,9 @@ struct QueueMetadata {
   std::vector<SubqueueMetadata> subqueues;  // Indexed by subqueue number.
   WallTime update_time;                     // When the writer wrote it.
   std::string owner_state;                  // Opaque: totals of the module above. At most 4 KiB.
+  // Opaque: what else the stored row says, to whom the store shares its rows with. As it was read,
+  // to be given back with every write of the row; empty for a new one.
+  std::string carried;
 
   friend bool operator==(const QueueMetadata&, const QueueMetadata&) = default;
 };

@@ -143,7 +143,7 @@ PgParams PgWriteGroup::Parameters(const Round& round, std::string_view synchrono
       layout_.EncodeQueue(write.queue, item.place, *write.metadata, bytes);
       data.AddBytes(bytes);
       // Never empty: an empty one means to keep what there is.
-      state.AddBytes("\x01", write.metadata->owner_state);
+      if (layout_.keeps_state()) state.AddBytes(StatePrefix(bytes), write.metadata->owner_state);
       kept_time.AddNull();
     } else {
       data.AddNull();

@@ -47,9 +47,7 @@ RowLayout::QueueRow QueueRowAt(const PgRows& rows, int row, bool with_state) {
   out.data = rows.Bytes(row, 1);
   out.encoding = rows.Bytes(row, 2);
   if (with_state && !rows.IsNull(row, 3)) {
-    std::string_view state = rows.Bytes(row, 3);
-    if (!state.empty()) state.remove_prefix(1);
-    out.state = state;
+    out.state = OwnerStateIn(rows.Bytes(row, 3), out.data);
     out.state_range_id = rows.Int8(row, 4);
     out.state_update_time = rows.Int8(row, 5);
   }

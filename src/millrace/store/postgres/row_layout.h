@@ -77,6 +77,13 @@ class RowLayout {
 // The farm hash that Temporal spreads queues by.
 std::int64_t RangeHash(std::string_view task_queue_id);
 
+// What millrace_queue_state holds of an owner state begins with this: it ties the state to the data
+// it was written with.
+std::string StatePrefix(std::string_view data);
+// The owner state in what it holds; "" when there is none. Nothing: it was written with other data,
+// by whoever had the queue before it was deleted and made anew.
+std::optional<std::string_view> OwnerStateIn(std::string_view stored, std::string_view data);
+
 // The smallest string above all that start with `prefix`; it holds a byte below 0xff.
 std::string AfterAllOf(std::string_view prefix);
 

@@ -78,6 +78,15 @@ WallTime GetTime(const google::protobuf::Timestamp& time) {
   return {time.seconds() * kSecond + time.nanos()};
 }
 
+void SetLevel(TaskLevel level, temporal::server::api::taskqueue::v1::FairLevel& out) {
+  out.set_task_pass(level.pass);
+  out.set_task_id(level.id.value);
+}
+
+TaskLevel GetLevel(const temporal::server::api::taskqueue::v1::FairLevel& level) {
+  return {level.task_pass(), TaskId{level.task_id()}};
+}
+
 class Temporal final : public RowLayout {
  public:
   Temporal(TemporalTables tables, TemporalFactsOf facts)
@@ -135,33 +144,36 @@ class Temporal final : public RowLayout {
 
   void EncodeQueue(const PhysicalQueueKey& queue, const Place& /*place*/,
                    const QueueMetadata& metadata, std::string& data) const override {
-    const TemporalQueueFacts facts = facts_ ? facts_(queue) : TemporalQueueFacts();
     pb::TaskQueueInfo info;
+    // It parsed when it was read. Were it damaged since, the row would be as of a new queue.
+    if (!info.ParseFromString(metadata.carried)) info.Clear();
+    const bool is_new = metadata.carried.empty();
+    const TemporalQueueFacts facts = facts_ ? facts_(queue) : TemporalQueueFacts();
     info.set_namespace_id(queue.namespace_id);
     info.set_name(queue.persistence_name);
     info.set_task_type(queue.task_type);
-    info.set_kind(facts.kind);
-    info.set_other_has_tasks(facts.other_has_tasks);
+    Duration time_to_live = facts.time_to_live;
+    if (facts_ || is_new) {
+      info.set_kind(facts.kind);
+      info.set_other_has_tasks(facts.other_has_tasks);
+    } else if (info.has_expiry_time()) {
+      time_to_live = GetTime(info.expiry_time()) - GetTime(info.last_update_time());
+    }
     SetTime(metadata.update_time, *info.mutable_last_update_time());
-    if (facts.time_to_live > Duration::zero()) {
-      SetTime(metadata.update_time + facts.time_to_live, *info.mutable_expiry_time());
+    info.clear_expiry_time();
+    if (time_to_live > Duration::zero()) {
+      SetTime(metadata.update_time + time_to_live, *info.mutable_expiry_time());
     }
     for (std::size_t i = 0; i < metadata.subqueues.size(); ++i) {
-      const SubqueueMetadata& from = metadata.subqueues[i];
-      pb::SubqueueInfo& to = *info.add_subqueues();
-      to.mutable_key()->set_priority(i < facts.priorities.size() ? facts.priorities[i]
-                                                                 : kDefaultPriority);
-      to.set_approximate_backlog_count(from.approximate_count);
-      if (fair_) {
-        to.mutable_fair_ack_level()->set_task_pass(from.ack_level.pass);
-        to.mutable_fair_ack_level()->set_task_id(from.ack_level.id.value);
-      } else {
-        to.set_ack_level(from.ack_level.id.value);
+      if (static_cast<int>(i) == info.subqueues_size()) {
+        info.add_subqueues()->mutable_key()->set_priority(
+            i < facts.priorities.size() ? facts.priorities[i] : kDefaultPriority);
       }
-      if (i == 0) {
-        info.set_ack_level(to.ack_level());
-        info.set_approximate_backlog_count(from.approximate_count);
-      }
+      EncodeSubqueue(metadata.subqueues[i], *info.mutable_subqueues(static_cast<int>(i)));
+    }
+    if (info.subqueues_size() > 0) {
+      info.set_ack_level(info.subqueues(0).ack_level());
+      info.set_approximate_backlog_count(info.subqueues(0).approximate_backlog_count());
     }
     info.SerializeToString(&data);
   }
@@ -179,12 +191,12 @@ class Temporal final : public RowLayout {
     }
     QueueMetadata metadata;
     metadata.range_id = RangeId{row.range_id};
+    metadata.carried.assign(row.data);
     metadata.update_time = GetTime(info.last_update_time());
     for (const pb::SubqueueInfo& from : info.subqueues()) {
       SubqueueMetadata to;
-      to.ack_level = fair_ ? TaskLevel{from.fair_ack_level().task_pass(),
-                                       TaskId{from.fair_ack_level().task_id()}}
-                           : TaskLevel{0, TaskId{from.ack_level()}};
+      to.ack_level =
+          fair_ ? GetLevel(from.fair_ack_level()) : TaskLevel{0, TaskId{from.ack_level()}};
       to.approximate_count = from.approximate_backlog_count();
       metadata.subqueues.push_back(to);
     }
@@ -241,6 +253,18 @@ class Temporal final : public RowLayout {
   }
 
  private:
+  void EncodeSubqueue(const SubqueueMetadata& from, pb::SubqueueInfo& to) const {
+    to.set_approximate_backlog_count(from.approximate_count);
+    if (!fair_) return to.set_ack_level(from.ack_level.id.value);
+    // Temporal leaves out what is zero.
+    to.clear_fair_ack_level();
+    if (from.ack_level == TaskLevel()) return;
+    SetLevel(from.ack_level, *to.mutable_fair_ack_level());
+    if (GetLevel(to.fair_max_read_level()) < from.ack_level) {
+      SetLevel(from.ack_level, *to.mutable_fair_max_read_level());
+    }
+  }
+
   const bool fair_;
   const TemporalFactsOf facts_;
 };

@@ -10,12 +10,13 @@
 
 namespace millrace::store {
 
-// What Temporal's TaskQueueInfo says of a queue and the engine's metadata does not.
+// What Temporal's TaskQueueInfo says of a queue and the engine's metadata does not, as a service
+// that knows it would say it.
 struct TemporalQueueFacts {
   std::int32_t kind = 1;  // 1 normal, 2 sticky, 3 worker commands.
   // Rows of sticky queues expire so long after their last update; 0 = never.
   Duration time_to_live = Duration::zero();
-  // Of each subqueue; those beyond have the default.
+  // Of each subqueue that is new; those beyond have the default.
   std::vector<std::int32_t> priorities;
   bool other_has_tasks = false;
 };
@@ -34,7 +35,9 @@ enum class TemporalTables : std::uint8_t {
 
 using TemporalFactsOf = std::function<TemporalQueueFacts(const PhysicalQueueKey&)>;
 
-// `facts` is asked with each metadata row that is written. Thread: as `facts`.
+// `facts` is asked with each metadata row that is written; without it, a row that is there keeps
+// its own, and a new one has the defaults. All else in a row that the engine does not decide on
+// stays as it is (QueueMetadata::carried), fields that are unknown here too. Thread: as `facts`.
 std::unique_ptr<RowLayout> MakeTemporalLayout(TemporalTables tables, TemporalFactsOf facts);
 
 }  // namespace millrace::store

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include <google/protobuf/unknown_field_set.h>
 #include <gtest/gtest.h>
 
 #include "millrace/base/check.h"
@@ -88,6 +89,26 @@ TEST(TemporalLayout, TasksKeepWhatIsNotKnownAndTakeTheRowsTimes) {
   EXPECT_EQ(layout->DecodeTask(data, "Json", read).code(), StatusCode::kCorruption);
 }
 
+TEST(TemporalLayout, AnEmptyMessageIsNotNone) {
+  const auto layout = MakeTemporalLayout(TemporalTables::kFair, nullptr);
+  const RowLayout::Place place = *layout->PlaceOfQueue(Queue());
+  std::string data;
+  ASSERT_TRUE(layout->EncodeTask({{0, {5, TaskId{9}}}, {}, {}, ""}, data).ok());
+  EXPECT_EQ(data, "\x0a\0\x10\x09\x18\x05"sv);
+  pb::TaskQueueInfo info;
+  info.set_namespace_id(kNamespace);
+  info.set_name(Queue().persistence_name);
+  info.set_task_type(2);
+  info.set_partition_scale_state("");
+  info.mutable_last_update_time()->set_seconds(9);
+  info.add_subqueues();
+  const std::string before = info.SerializeAsString();
+  EXPECT_TRUE(before.ends_with("\x5a\0"sv));
+  const QueueMetadata read = *layout->DecodeQueue(place, {4, before, "Proto3", {}, 0, 0});
+  layout->EncodeQueue(Queue(), place, read, data);
+  EXPECT_EQ(data, before);
+}
+
 TEST(TemporalLayout, RowsFromBeforeThereWereSubqueuesHaveOne) {
   const auto layout = MakeTemporalLayout(TemporalTables::kClassic, nullptr);
   pb::TaskQueueInfo info;
@@ -100,6 +121,68 @@ TEST(TemporalLayout, RowsFromBeforeThereWereSubqueuesHaveOne) {
   EXPECT_EQ(read->range_id, RangeId{4});
   EXPECT_EQ(read->subqueues, (std::vector<SubqueueMetadata>{{{0, TaskId{77}}, 3}}));
   EXPECT_EQ(read->update_time, WallTime{9 * kSecond});
+}
+
+// What another engine keeps in a row, and what it may keep there one day, is still there after we
+// owned the queue.
+TEST(TemporalLayout, AQueueRowKeepsWhatTheEngineDoesNotDecideOn) {
+  pb::TaskQueueInfo info;
+  info.set_namespace_id(kNamespace);
+  info.set_name(Queue().persistence_name);
+  info.set_task_type(2);
+  info.set_kind(2);
+  info.set_ack_level(70);
+  info.set_approximate_backlog_count(4);
+  info.set_other_has_tasks(true);
+  info.set_partition_scale_state("\x08\x07");
+  info.mutable_last_update_time()->set_seconds(100);
+  info.mutable_expiry_time()->set_seconds(100 + 24 * 3600);
+  for (const int priority : {3, 1}) {
+    pb::SubqueueInfo& subqueue = *info.add_subqueues();
+    subqueue.mutable_key()->set_priority(priority);
+    subqueue.set_ack_level(70);
+    subqueue.set_approximate_backlog_count(4);
+    subqueue.mutable_fair_ack_level()->set_task_pass(2);
+    subqueue.mutable_fair_ack_level()->set_task_id(60);
+    subqueue.mutable_fair_max_read_level()->set_task_pass(9);
+    subqueue.mutable_fair_max_read_level()->set_task_id(80);
+    subqueue.add_top_k_fairness_counts("\x0a\x01k");
+    subqueue.GetReflection()->MutableUnknownFields(&subqueue)->AddVarint(77, 1);
+  }
+  info.GetReflection()->MutableUnknownFields(&info)->AddLengthDelimited(99, "new");
+  const std::string before = info.SerializeAsString();
+  for (const TemporalTables tables : {TemporalTables::kClassic, TemporalTables::kFair}) {
+    const bool fair = tables == TemporalTables::kFair;
+    const auto layout = MakeTemporalLayout(tables, nullptr);
+    const RowLayout::Place place = *layout->PlaceOfQueue(Queue());
+    QueueMetadata metadata = *layout->DecodeQueue(place, {4, before, "Proto3", {}, 0, 0});
+    std::string after;
+    layout->EncodeQueue(Queue(), place, metadata, after);
+    EXPECT_EQ(after, before);
+
+    // And what it does decide on changes alone.
+    const TaskLevel ack = fair ? TaskLevel{2, TaskId{61}} : TaskLevel{0, TaskId{71}};
+    metadata.subqueues[0] = {ack, 3};
+    metadata.update_time = WallTime{200 * kSecond};
+    layout->EncodeQueue(Queue(), place, metadata, after);
+    pb::TaskQueueInfo expected = info;
+    expected.mutable_last_update_time()->set_seconds(200);
+    expected.mutable_expiry_time()->set_seconds(200 + 24 * 3600);
+    expected.set_approximate_backlog_count(3);
+    expected.mutable_subqueues(0)->set_approximate_backlog_count(3);
+    if (fair) {
+      expected.mutable_subqueues(0)->mutable_fair_ack_level()->set_task_id(61);
+    } else {
+      expected.set_ack_level(71);
+      expected.mutable_subqueues(0)->set_ack_level(71);
+    }
+    EXPECT_EQ(after, expected.SerializeAsString());
+    // No task below the ack level was never read.
+    metadata.subqueues[0].ack_level = fair ? TaskLevel{10, TaskId{1}} : ack;
+    layout->EncodeQueue(Queue(), place, metadata, after);
+    ASSERT_TRUE(expected.ParseFromString(after));
+    EXPECT_EQ(expected.subqueues(0).fair_max_read_level().task_pass(), fair ? 10 : 9);
+  }
 }
 
 // ---- In the database
@@ -143,6 +226,12 @@ class TemporalStoreTest : public ::testing::TestWithParam<TemporalTables> {
     write.keep_owner_state = keep;
     return Commit(write);
   }
+  // Without what only the store looks into.
+  QueueMetadata Stored() {
+    QueueMetadata metadata = store_->ReadMetadata(Queue()).value();
+    metadata.carried.clear();
+    return metadata;
+  }
   std::string Sql(const std::string& text) { return PgTestServer::Shared().Sql(text, database_); }
   std::vector<TaskRow> Rows(Subqueue subqueue) {
     auto page =
@@ -164,7 +253,7 @@ INSTANTIATE_TEST_SUITE_P(Tables, TemporalStoreTest,
 
 TEST_P(TemporalStoreTest, MetadataTasksAndSideRowsComeBack) {
   ASSERT_TRUE(Lease(1, false).ok());
-  EXPECT_EQ(*store_->ReadMetadata(Queue()), Metadata(1, "state"));
+  EXPECT_EQ(Stored(), Metadata(1, "state"));
   EXPECT_EQ(Lease(1, false).code(), StatusCode::kFenced);
   const WallTime created{1'700'000'000 * kSecond};
   QueueWrite write;
