@@ -41,6 +41,10 @@ class Talker:
         finally:
             self._process.kill()
 
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
     def ask(self, line: str) -> str:
         self._process.stdin.write(line.encode() + b"\n")
         self._process.stdin.flush()
@@ -67,6 +71,7 @@ class Queue:
     deployment: str = ""
     build_id: str = ""
     sticky: str = ""
+    worker_commands: bool = False
 
 
 @dataclasses.dataclass(frozen=True, order=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import random
+import threading
 
 import pytest
 
@@ -148,3 +150,78 @@ def test_a_theft_from_us_takes_back_only_what_was_finished_in_memory(temporal, c
     assert set(book.live) <= set(unfinished)
     ours.is_refused()
     assert [t for t in temporal.read(queue, SUBQUEUES)["tasks"] if t.id > acks[t.subqueue]] == unfinished
+
+
+def test_what_we_acknowledged_before_a_kill_is_temporals(temporal, our_program, server, database):
+    queue = Queue("classic", ACTIVITY, "killed")
+    name = temporal.create(queue, {"subqueues": [{"key": {"priority": 3}}]})["name"]
+    tool = rows.Millrace(our_program, server.url(database), "classic")
+    owned = tool.own(queue, name).start()
+    stored = [owned.spool("12016d", i % SUBQUEUES) for i in range(30)]
+    owned.complete(owned.take(1)[0])
+    tool.kill()
+    taken = temporal.take(queue)
+    assert taken["range_id"] == 3
+    assert temporal.read(queue, SUBQUEUES)["tasks"] == sorted(stored)
+    assert [int(s["approximateBacklogCount"]) for s in taken["info"]["subqueues"]] == [15, 15]
+
+
+def test_two_engines_that_fight_for_a_queue_never_both_own_it(temporal_program, our_program, server, database):
+    """At the same time, each taking the queue as soon as it lost it: what was acknowledged is there, once."""
+    queue = Queue("classic", ACTIVITY, "duel")
+    rounds, losses = 60, {"temporal": 0, "millrace": 0}
+    # Both begin as owners, so that one of them has lost the queue already.
+    both_own = threading.Barrier(2, timeout=rows.PATIENCE)
+    stored: dict[str, list[Task]] = {"temporal": [], "millrace": []}
+    ranges: dict[str, list[int]] = {"temporal": [], "millrace": []}
+
+    def temporal_side() -> None:
+        with rows.Temporal(temporal_program, server, database) as temporal:
+            left = rounds
+            while left > 0:
+                try:
+                    taken = temporal.take(queue)
+                    ranges["temporal"].append(taken["range_id"])
+                    if len(ranges["temporal"]) == 1:
+                        both_own.wait()
+                    number, _ = rows.block(taken["range_id"])
+                    while left > 0:
+                        left -= 1
+                        tasks = [{"subqueue": 0, "pass": 0, "id": number + i, "info": {"workflowId": "t"}} for i in range(3)]
+                        number += 3
+                        stored["temporal"] += temporal.append(queue, taken["range_id"], tasks)
+                except rows.ConditionFailed:
+                    losses["temporal"] += 1
+
+    def millrace_side() -> None:
+        with rows.Millrace(our_program, server.url(database), "classic") as tool:
+            left = rounds
+            while left > 0:
+                owned = None
+                try:
+                    owned = tool.own(queue, name)
+                    owned.start()
+                    ranges["millrace"].append(owned.range_id)
+                    if len(ranges["millrace"]) == 1:
+                        both_own.wait()
+                    while left > 0:
+                        left -= 1
+                        stored["millrace"].append(owned.spool("12016d"))
+                except rows.Refused as refused:
+                    assert str(refused).startswith("FENCED"), refused
+                    losses["millrace"] += 1
+                owned.stop()
+
+    with rows.Temporal(temporal_program, server, database) as temporal:
+        name = temporal.create(queue, {"subqueues": [{"key": {"priority": 3}}]})["name"]
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            for side in [pool.submit(temporal_side), pool.submit(millrace_side)]:
+                side.result()
+        found = temporal.read(queue, 1)
+    assert found["tasks"] == sorted(stored["temporal"] + stored["millrace"])
+    assert {task.data for task in stored["temporal"]} == {"120174"}
+    both = ranges["temporal"] + ranges["millrace"]
+    assert len(set(both)) == len(both) and found["range_id"] == max(both)
+    for side, tasks in stored.items():
+        assert {(task.id - 1) // rows.RANGE_SIZE + 1 for task in tasks} <= set(ranges[side])
+    assert losses["temporal"] + losses["millrace"] > 0

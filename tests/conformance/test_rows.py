@@ -26,6 +26,7 @@ SHAPES = {
     "deployment": lambda t: Queue(t, ACTIVITY, "orders", deployment="shop", build_id="v2", partition=1),
     "version_set": lambda t: Queue(t, WORKFLOW, "orders", version_set="set7"),
     "sticky": lambda t: Queue(t, WORKFLOW, "orders", sticky="host-1:2f0c"),
+    "worker_commands": lambda t: Queue(t, NEXUS, "commands-of-w1", worker_commands=True),
 }
 NAMES = {
     "workflow_root": "orders",
@@ -35,9 +36,10 @@ NAMES = {
     "deployment": "/_sys/orders/c2hvcA|djI#1",
     "version_set": "/_sys/orders/set7:0",
     "sticky": "host-1:2f0c",
+    "worker_commands": "commands-of-w1",
 }
 CLASSIC_SHAPES = list(SHAPES)
-FAIR_SHAPES = [name for name in SHAPES if name != "sticky"]
+FAIR_SHAPES = [name for name in SHAPES if name not in ("sticky", "worker_commands")]
 
 
 def task_info(number: int, queue: Queue, created: int = CREATED, expires: int = 0) -> dict:
@@ -158,7 +160,7 @@ def test_a_backlog_written_by_temporal_drains_through_us(shape, temporal, classi
     assert after.pop("approximateBacklogCount") == "1" and expected.pop("approximateBacklogCount")
     assert after.pop("ackLevel") and expected.pop("ackLevel")
     assert after == expected
-    assert ("expiryTime" in found["info"]) == (shape == "sticky")
+    assert ("expiryTime" in found["info"]) == (shape in ("sticky", "worker_commands"))
     assert temporal.take(queue)["range_id"] == 4
 
 

@@ -22,6 +22,8 @@ type queueName struct {
 	Deployment string
 	BuildID    string `json:"build_id"`
 	Sticky     string
+	// A worker's queue for commands of the server.
+	WorkerCommands bool `json:"worker_commands"`
 }
 
 type physicalQueue struct {
@@ -41,6 +43,9 @@ func (q queueName) resolve() (physicalQueue, error) {
 	var partition tqid.Partition = taskQueue.NormalPartition(q.Partition)
 	if q.Sticky != "" {
 		partition = taskQueue.StickyPartition(q.Sticky)
+	}
+	if q.WorkerCommands {
+		partition = taskQueue.WorkerCommandsPartition()
 	}
 	key := matching.UnversionedQueueKey(partition)
 	switch {
