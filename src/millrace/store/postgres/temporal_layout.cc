@@ -1,6 +1,7 @@
 #include "millrace/store/postgres/temporal_layout.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <utility>
 
@@ -71,11 +72,22 @@ void SetTime(WallTime time, google::protobuf::Timestamp& out) {
   out.set_nanos(static_cast<std::int32_t>(nanos));
 }
 
-// Times out of range are as good as not set.
+// Times that we cannot count with are as good as not set: in nanoseconds they are too many, or
+// nothing could happen then (Go's zero time is the year 1).
 WallTime GetTime(const google::protobuf::Timestamp& time) {
   constexpr std::int64_t kSecondsMax = 9'223'372'035;
-  if (time.seconds() > kSecondsMax || time.seconds() < -kSecondsMax) return {};
+  if (time.seconds() < 0 || time.seconds() > kSecondsMax) return {};
+  if (time.nanos() < 0 || time.nanos() >= kSecond) return {};
   return {time.seconds() * kSecond + time.nanos()};
+}
+
+// How long after its last update a row expires; never when that is further off than anybody meant.
+Duration TimeToLive(const pb::TaskQueueInfo& info) {
+  constexpr Duration kMax = std::chrono::hours(24) * 365 * 100;
+  const WallTime expires = GetTime(info.expiry_time());
+  if (!expires.is_set()) return Duration::zero();
+  const Duration time_to_live = expires - GetTime(info.last_update_time());
+  return time_to_live > kMax ? Duration::zero() : time_to_live;
 }
 
 void SetLevel(TaskLevel level, temporal::server::api::taskqueue::v1::FairLevel& out) {
@@ -157,7 +169,7 @@ class Temporal final : public RowLayout {
       info.set_kind(facts.kind);
       info.set_other_has_tasks(facts.other_has_tasks);
     } else if (info.has_expiry_time()) {
-      time_to_live = GetTime(info.expiry_time()) - GetTime(info.last_update_time());
+      time_to_live = TimeToLive(info);
     }
     SetTime(metadata.update_time, *info.mutable_last_update_time());
     info.clear_expiry_time();

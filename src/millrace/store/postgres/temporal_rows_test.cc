@@ -9,9 +9,12 @@
 #include <gtest/gtest.h>
 
 #include "millrace/store/postgres/temporal_layout.h"
+#include "temporal/server/api/persistence/v1/task_queues.pb.h"
 
 namespace millrace::store {
 namespace {
+
+namespace pb = temporal::server::api::persistence::v1;
 
 constexpr std::int64_t kSecond = 1'000'000'000;
 const PhysicalQueueKey kQueue{"00112233-4455-6677-8899-aabbccddeeff", "/_sys/orders/3", 2};
@@ -59,12 +62,12 @@ const Golden kGolden[] = {
      {5, TaskId{100'005}}},
 };
 
-class TemporalRows : public ::testing::TestWithParam<Golden> {};
-INSTANTIATE_TEST_SUITE_P(Tables, TemporalRows, ::testing::ValuesIn(kGolden), [](const auto& p) {
+class GoldenRows : public ::testing::TestWithParam<Golden> {};
+INSTANTIATE_TEST_SUITE_P(Tables, GoldenRows, ::testing::ValuesIn(kGolden), [](const auto& p) {
   return p.param.tables == TemporalTables::kFair ? "Fair" : "Classic";
 });
 
-TEST_P(TemporalRows, LieWhereTemporalPutThem) {
+TEST_P(GoldenRows, LieWhereTemporalPutThem) {
   const auto layout = MakeTemporalLayout(GetParam().tables, nullptr);
   const RowLayout::Place place = *layout->PlaceOfQueue(kQueue);
   EXPECT_EQ(place.range_hash, 3'889'403'248);
@@ -76,7 +79,7 @@ TEST_P(TemporalRows, LieWhereTemporalPutThem) {
             Bytes("00112233445566778899aabbccddeeff2f5f7379732f6f72646572732f338201"));
 }
 
-TEST_P(TemporalRows, AreReadAndWrittenAsTemporalWroteThem) {
+TEST_P(GoldenRows, AreReadAndWrittenAsTemporalWroteThem) {
   const Golden& golden = GetParam();
   const auto layout = MakeTemporalLayout(golden.tables, nullptr);
   const RowLayout::Place place = *layout->PlaceOfQueue(kQueue);
@@ -99,6 +102,57 @@ TEST_P(TemporalRows, AreReadAndWrittenAsTemporalWroteThem) {
   written.clear();
   ASSERT_TRUE(layout->EncodeTask(row, written).ok());
   EXPECT_EQ(written, task);
+}
+
+// Times that overflow when they are counted with.
+TEST(TemporalRows, ImpossibleTimesAreNone) {
+  const auto layout = MakeTemporalLayout(TemporalTables::kClassic, nullptr);
+  const RowLayout::Place place = *layout->PlaceOfQueue(kQueue);
+  struct Case {
+    std::int64_t seconds;
+    std::int32_t nanos;
+  };
+  for (const auto& [seconds, nanos] :
+       {Case{9'223'372'036, 0}, Case{9'223'372'035, 1'000'000'000}, Case{9'223'372'035, INT32_MAX},
+        Case{-1, 0}, Case{5, -1}, Case{INT64_MAX, INT32_MAX}, Case{INT64_MIN, INT32_MIN}}) {
+    SCOPED_TRACE(seconds);
+    pb::TaskInfo task;
+    pb::TaskQueueInfo queue;
+    for (auto* time : {task.mutable_create_time(), task.mutable_expiry_time(),
+                       queue.mutable_expiry_time(), queue.mutable_last_update_time()}) {
+      time->set_seconds(seconds);
+      time->set_nanos(nanos);
+    }
+    pb::AllocatedTaskInfo allocated;
+    task.SerializeToString(allocated.mutable_data());
+    allocated.set_task_id(5);
+    TaskRow row{{0, {0, TaskId{5}}}, WallTime{1}, WallTime{1}, ""};
+    ASSERT_TRUE(layout->DecodeTask(allocated.SerializeAsString(), "Proto3", row).ok());
+    EXPECT_EQ(row.create_time, WallTime{});
+    EXPECT_EQ(row.expiry_time, WallTime{});
+    std::string written;
+    ASSERT_TRUE(layout->EncodeTask(row, written).ok());
+    EXPECT_EQ(written, allocated.SerializeAsString());
+
+    const std::string data = queue.SerializeAsString();
+    auto metadata = layout->DecodeQueue(place, {2, data, "Proto3", {}, 0, 0});
+    ASSERT_TRUE(metadata.ok());
+    EXPECT_EQ(metadata->update_time, WallTime{});
+    metadata->update_time = WallTime{1'700'000'000 * kSecond};
+    layout->EncodeQueue(kQueue, place, *metadata, written);
+    ASSERT_TRUE(queue.ParseFromString(written));
+    EXPECT_FALSE(queue.has_expiry_time());
+  }
+  // From the last update, which says nothing, to the end of time.
+  pb::TaskQueueInfo queue;
+  queue.mutable_expiry_time()->set_seconds(9'223'372'035);
+  const std::string data = queue.SerializeAsString();
+  auto metadata = layout->DecodeQueue(place, {2, data, "Proto3", {}, 0, 0});
+  metadata->update_time = WallTime{1'700'000'000 * kSecond};
+  std::string written;
+  layout->EncodeQueue(kQueue, place, *metadata, written);
+  ASSERT_TRUE(queue.ParseFromString(written));
+  EXPECT_FALSE(queue.has_expiry_time());
 }
 
 TEST(OwnerStateIn, IsThereOnlyBesideTheDataItWasWrittenWith) {
