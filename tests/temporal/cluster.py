@@ -175,11 +175,18 @@ class World:
             engine = harness.Server(folder, "--temporal-enabled=true", "--temporal-history-hosts", self.history,
                                     "--temporal-history-shards", "4", *(self._on_postgres() if name != "millrace" else []))
             engine.address = self.matching
+            if name != "millrace":
+                subprocess.run([str(engine.binary), "store", "migrate", *self._on_postgres()], check=True)
         self._engines.append(engine)
         return engine
 
     def _on_postgres(self) -> list[str]:
         return ["--store-kind", "postgres", "--postgres-url", self.postgres]
+
+    def stored_tasks(self) -> int:
+        """How many rows lie in Temporal's own table of tasks."""
+        psql = ["psql", "-XqAt", "-v", "ON_ERROR_STOP=1", self.postgres, "-c", "SELECT count(*) FROM tasks"]
+        return int(subprocess.run(psql, check=True, capture_output=True, text=True).stdout)
 
     def load(self, *arguments: str) -> Load:
         """Starts conformance/cmd/load on this cluster."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+WORKFLOWS = 100
+
 
 @pytest.fixture
 def backlog(world):
     def make(name: str) -> tuple[str, ...]:
         """Starts workflows while no worker runs; answers what finishes them."""
-        arguments = ("--workflows", "100", "--prefix", name)
+        arguments = ("--workflows", str(WORKFLOWS), "--prefix", name)
         world.load("--phase", "start", *arguments).finish()
-        return ("--phase", "finish", *arguments)
+        return ("--phase", "finish", "--kill-worker=false", *arguments)
 
     return make
 
@@ -23,9 +25,11 @@ def test_a_backlog_changes_hands_and_comes_back(world, backlog, engine):
     world.start_services()
     from_the_first = backlog("first")
     first.terminate()
+    assert world.stored_tasks() >= WORKFLOWS
     second.start()
     from_the_second = backlog("second")
     world.load(*from_the_first).finish()
     second.terminate()
+    assert world.stored_tasks() >= WORKFLOWS
     first.start()
     world.load(*from_the_second).finish()
