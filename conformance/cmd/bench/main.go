@@ -37,7 +37,7 @@ func main() {
 	flag.IntVar(&o.tasks, "tasks", 20000, "tasks in each phase")
 	flag.IntVar(&o.adders, "adders", 32, "calls that add at the same time")
 	flag.IntVar(&o.pollers, "pollers", 64, "calls that poll at the same time")
-	flag.IntVar(&o.memoryQueues, "memory-queues", 500, "queues loaded to weigh one")
+	flag.IntVar(&o.memoryQueues, "memory-queues", 2000, "queues loaded to weigh one")
 	flag.IntVar(&o.waitingPolls, "waiting-polls", 2000, "polls that wait to weigh one")
 	flag.BoolVar(&o.durable, "durable", true, "the database syncs its writes to the disk")
 	flag.StringVar(&o.jsonFile, "json", "", "write all figures there")
@@ -130,6 +130,12 @@ func measure(ctx context.Context, o options, r rig, name, namespaceID string, al
 			"--frontend", r.frontend, "--postgres", r.database.URL(), "--folder", filepath.Join(r.folder, "own"))
 	case "millrace":
 		fill := strings.NewReplacer("{address}", address, "{history}", r.history, "{postgres}", r.database.URL(), "{folder}", r.folder)
+		if strings.Contains(o.arguments, "{postgres}") {
+			migrate := exec.CommandContext(ctx, o.millrace, "store", "migrate", "--postgres-url", r.database.URL())
+			if out, err := migrate.CombinedOutput(); err != nil {
+				return fmt.Errorf("store migrate: %w: %s", err, out)
+			}
+		}
 		process, err = r.start(ctx, "millrace", o.millrace, strings.Fields(fill.Replace(o.arguments))...)
 	default:
 		err = fmt.Errorf("there is no engine %q", name)
