@@ -20,7 +20,10 @@ import harness  # noqa: E402
 
 # Generous: everything starts on two busy cores.
 START_PATIENCE = 120.0
-LOAD_PATIENCE = 400.0
+# As many workflows as a quick run needs; more for a long one.
+WORKFLOWS = int(os.environ.get("MILLRACE_CONFORMANCE_WORKFLOWS", "200"))
+STUCK_AFTER = 300 + WORKFLOWS
+LOAD_PATIENCE = STUCK_AFTER + 60.0
 
 
 def free_address() -> str:
@@ -190,7 +193,7 @@ class World:
 
     def load(self, *arguments: str) -> Load:
         """Starts conformance/cmd/load on this cluster."""
-        load = Load([str(self._tools / "load"), "--frontend", self.frontend, *arguments])
+        load = Load([str(self._tools / "load"), "--frontend", self.frontend, "--within", f"{STUCK_AFTER}s", *arguments])
         self._loads.append(load)
         return load
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
-# As many workflows as a quick run needs; more for a long one.
-WORKFLOWS = int(os.environ.get("MILLRACE_CONFORMANCE_WORKFLOWS", "200"))
+from cluster import WORKFLOWS
 
 
 def test_every_kind_of_workflow_ends_right(world, engine):
