@@ -9,6 +9,7 @@ import pathlib
 import pwd
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 
@@ -40,6 +41,8 @@ class Postgres:
             self._user = {"user": other.pw_uid, "group": other.pw_gid, "extra_groups": []}
         self._process: subprocess.Popen[bytes] | None = None
         self._databases = 0
+        self._tcp: list[str] = []
+        self.port = 5432  # Names the Unix socket's file; nobody listens on it otherwise.
         subprocess.run([programs() / "initdb", "-D", self.folder / "data", "-U", "millrace", "-A", "trust", "-E", "UTF8",
                         "--locale=C", "--no-sync"], check=True, cwd=self.folder, stdout=subprocess.DEVNULL,
                        env={"PATH": os.environ["PATH"]}, **self._user)
@@ -49,16 +52,39 @@ class Postgres:
         # prctl by way of the C library: a fork with other threads around must not run Python code that takes locks.
         with open(self.folder / "log", "ab") as log:
             self._process = subprocess.Popen(
-                [programs() / "postgres", "-D", self.folder / "data", "-k", self.folder, "-c", "listen_addresses=",
-                 "-c", "shared_buffers=64MB", "-c", "max_wal_size=512MB"],
+                [programs() / "postgres", "-D", self.folder / "data", "-k", self.folder, "-p", str(self.port),
+                 "-c", "shared_buffers=64MB", "-c", "max_wal_size=512MB", *(self._tcp or ["-c", "listen_addresses="])],
                 cwd=self.folder, stdout=log, stderr=log, env={"PATH": os.environ["PATH"]},
                 preexec_fn=lambda: _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT), **self._user)
         wait_until(self._answers, "PostgreSQL answers")
 
     def _answers(self) -> bool:
         assert self._process is not None and self._process.poll() is None, (self.folder / "log").read_text()[-4000:]
-        ready = subprocess.run([programs() / "pg_isready", "-q", "-h", self.folder], check=False)
+        ready = subprocess.run([programs() / "pg_isready", "-q", "-h", self.folder, "-p", str(self.port)], check=False)
         return ready.returncode == 0
+
+    def listen(self, certificate: pathlib.Path | None, key: pathlib.Path | None, access: str) -> None:
+        """Restarts it so that it also listens on a free TCP port, with TLS where there is a certificate. `access`: lines of
+        pg_hba.conf for connections by TCP."""
+        self.stop()
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self._tcp = ["-c", "listen_addresses=127.0.0.1"]
+        (self.folder / "data" / "pg_hba.conf").write_text("local all all trust\n" + access)
+        if certificate is not None and key is not None:
+            self.use_certificate(certificate, key)
+            self._tcp += ["-c", "ssl=on", "-c", "ssl_cert_file=server.pem", "-c", "ssl_key_file=server.key"]
+        self.start()
+
+    def use_certificate(self, certificate: pathlib.Path, key: pathlib.Path) -> None:
+        """Counts from the next start."""
+        for source, name in ((certificate, "server.pem"), (key, "server.key")):
+            path = self.folder / "data" / name
+            path.write_bytes(source.read_bytes())
+            path.chmod(0o600)
+            if self._user:
+                os.chown(path, self._user["user"], self._user["group"])  # type: ignore[arg-type]
 
     def stop(self, number: int = signal.SIGINT) -> None:
         """SIGINT: fast; SIGQUIT: immediate, as if the machine had stopped."""
@@ -67,8 +93,8 @@ class Postgres:
         self._process.wait()
 
     def sql(self, text: str, database: str = "postgres") -> str:
-        done = subprocess.run([programs() / "psql", "-XqAt", "-v", "ON_ERROR_STOP=1", "-h", self.folder, "-U", "millrace",
-                               "-d", database, "-c", text], check=True, capture_output=True, text=True)
+        done = subprocess.run([programs() / "psql", "-XqAt", "-v", "ON_ERROR_STOP=1", "-h", self.folder, "-p", str(self.port), "-U",
+                               "millrace", "-d", database, "-c", text], check=True, capture_output=True, text=True)
         return done.stdout.strip()
 
     def new_database(self) -> str:
@@ -79,7 +105,7 @@ class Postgres:
         return name
 
     def url(self, database: str) -> str:
-        return f"host={self.folder} user=millrace dbname={database}"
+        return f"host={self.folder} port={self.port} user=millrace dbname={database}"
 
     def close(self) -> None:
         if self._process is not None and self._process.poll() is None:
