@@ -10,7 +10,7 @@ namespace millrace::store {
 
 // Version of the tables with our prefix. Tables that Temporal has as well carry none of ours: they
 // are used as they are.
-inline constexpr int kSchemaVersion = 1;
+inline constexpr int kSchemaVersion = 2;
 
 struct SchemaPlan {
   int found_version = 0;                // Of our own tables; 0 = none.
