@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,7 +44,7 @@ class Registry {
   Registry(Factory factory, exec::Executor& home, Duration idle_unload, Log& log)
       : factory_(std::move(factory)), home_(home), idle_unload_(idle_unload), log_(log) {}
 
-  // Null after StopAll has begun.
+  // Null after StopAll has begun, and when the factory makes none.
   std::shared_ptr<Queue> GetOrLoad(const store::PhysicalQueueKey& key) {
     std::shared_ptr<Queue> created;
     {
@@ -54,6 +56,10 @@ class Registry {
         return nullptr;
       }
       entry.running = factory_(key);
+      if (entry.running == nullptr) {
+        if (entry.stopping.empty()) entries_.erase(key);
+        return nullptr;
+      }
       created = entry.running;
       ArmSweep();
       if (!entry.stopping.empty()) return created;  // Started when the old one is gone.
@@ -77,6 +83,29 @@ class Registry {
       if (entry.running != nullptr) queues.push_back(entry.running);
     }
     return queues;
+  }
+
+  // Unloads the queues for which `gone` holds. `done` runs once, when none of those that were there
+  // is any more, on the thread of the last one to stop, or here. The factory must refuse them from
+  // before this call on, or they may be loaded again at once.
+  void UnloadIf(const std::function<bool(const store::PhysicalQueueKey&)>& gone,
+                backlog::UnloadCause cause, Closure done) {
+    std::vector<std::pair<store::PhysicalQueueKey, std::shared_ptr<Queue>>> queues;
+    {
+      MutexLock lock(mutex_);
+      auto waiter = std::make_unique<Waiter>();
+      for (auto& [key, entry] : entries_) {
+        if (!gone(key)) continue;
+        waiter->left.insert(key);
+        if (entry.running != nullptr) queues.emplace_back(key, entry.running);
+      }
+      if (!waiter->left.empty()) {
+        waiter->done = std::move(done);
+        waiters_.push_back(std::move(waiter));
+      }
+    }
+    for (auto& [key, queue] : queues) Unload(key, queue, cause, OkStatus());
+    if (done) done();
   }
 
   // Unloads every queue and loads no more. `done` runs once, on the thread of the last one to stop,
@@ -106,6 +135,11 @@ class Registry {
   }
 
  private:
+  // Somebody who wants to know when queues are gone.
+  struct Waiter {
+    std::set<store::PhysicalQueueKey> left;
+    Closure done;
+  };
   struct Entry {
     std::shared_ptr<Queue> running;  // Takes calls; started once nothing before it is stopping.
     std::vector<std::shared_ptr<Queue>> stopping;  // Instances on their way out.
@@ -128,8 +162,9 @@ class Registry {
       it->second.running = nullptr;
       it->second.stopping.push_back(instance);
     }
-    const bool routine =
-        cause == backlog::UnloadCause::kIdle || cause == backlog::UnloadCause::kShuttingDown;
+    const bool routine = cause == backlog::UnloadCause::kIdle ||
+                         cause == backlog::UnloadCause::kForced ||
+                         cause == backlog::UnloadCause::kShuttingDown;
     const LogLevel level = routine ? LogLevel::kDebug : LogLevel::kWarn;
     if (log_.Enabled(level)) {
       const std::string why = status.ok() ? std::string() : status.ToString();
@@ -144,6 +179,7 @@ class Registry {
   void OnStopped(const store::PhysicalQueueKey& key, const std::shared_ptr<Queue>& instance) {
     std::shared_ptr<Queue> next;
     Closure all_stopped;
+    std::vector<std::unique_ptr<Waiter>> answered;
     {
       MutexLock lock(mutex_);
       const auto it = entries_.find(key);
@@ -154,8 +190,15 @@ class Registry {
         entries_.erase(it);
         if (entries_.empty()) all_stopped = std::move(all_stopped_);
       }
+      for (std::unique_ptr<Waiter>& waiter : waiters_) {
+        if (waiter->left.erase(key) == 1 && waiter->left.empty()) {
+          answered.push_back(std::move(waiter));
+        }
+      }
+      std::erase(waiters_, nullptr);
     }
     if (next != nullptr) StartInstance(next, key);
+    for (const std::unique_ptr<Waiter>& waiter : answered) waiter->done();
     if (all_stopped) all_stopped();
   }
 
@@ -179,6 +222,7 @@ class Registry {
   std::map<store::PhysicalQueueKey, Entry> entries_ MR_GUARDED_BY(mutex_);
   exec::TimerId sweep_timer_ MR_GUARDED_BY(mutex_) = 0;
   bool stopping_ MR_GUARDED_BY(mutex_) = false;
+  std::vector<std::unique_ptr<Waiter>> waiters_ MR_GUARDED_BY(mutex_);
   Closure all_stopped_ MR_GUARDED_BY(mutex_);
 
   exec::Executor& home_;

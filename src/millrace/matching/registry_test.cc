@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <set>
 #include <vector>
 
 #include "millrace/exec/manual_executor.h"
@@ -46,7 +48,8 @@ class RegistryTest : public ::testing::Test {
  protected:
   RegistryTest()
       : registry_(
-            [this](const store::PhysicalQueueKey&) {
+            [this](const store::PhysicalQueueKey& key) -> std::shared_ptr<FakeQueue> {
+              if (refused_.contains(key)) return nullptr;
               made_.push_back(std::make_shared<FakeQueue>());
               made_.back()->used = executor_.clock().Now();
               return made_.back();
@@ -56,6 +59,7 @@ class RegistryTest : public ::testing::Test {
   const store::PhysicalQueueKey key_{"default", "q", 0};
   exec::ManualExecutor executor_;
   NullLog log_;
+  std::set<store::PhysicalQueueKey> refused_;
   std::vector<std::shared_ptr<FakeQueue>> made_;
   Registry<FakeQueue> registry_;
 };
@@ -106,6 +110,33 @@ TEST_F(RegistryTest, OnlyWhatIsUnusedForLongIsAskedAndNoTimerIsLeft) {
   EXPECT_EQ(registry_.size(), 0u);
   executor_.AdvanceBy(minutes(2));
   EXPECT_EQ(executor_.pending_timers(), 0u) << "nothing is loaded, and still it looks";
+}
+
+TEST_F(RegistryTest, QueuesThatMoveAreGoneWhenItIsSaidAndOthersStay) {
+  const store::PhysicalQueueKey moving{"default", "moving", 0};
+  const auto stays = registry_.GetOrLoad(key_);
+  const auto old = registry_.GetOrLoad(moving);
+  old->AskForUnload();
+  const auto next = registry_.GetOrLoad(moving);
+  refused_.insert(moving);
+  bool gone = false;
+  const auto moves = [&](const store::PhysicalQueueKey& key) { return key == moving; };
+  registry_.UnloadIf(moves, UnloadCause::kForced, [&gone] { gone = true; });
+  EXPECT_EQ(next->stops, 1);
+  EXPECT_EQ(stays->stops, 0);
+  EXPECT_EQ(registry_.GetOrLoad(moving), nullptr);
+  next->FinishStop();
+  EXPECT_FALSE(gone) << "the instance before it still stops";
+  old->FinishStop();
+  EXPECT_TRUE(gone);
+  EXPECT_EQ(registry_.size(), 1u);
+  EXPECT_EQ(registry_.GetOrLoad(moving), nullptr);
+  EXPECT_EQ(registry_.size(), 1u);
+  bool nothing = false;
+  registry_.UnloadIf(moves, UnloadCause::kForced, [&nothing] { nothing = true; });
+  EXPECT_TRUE(nothing);
+  refused_.clear();
+  EXPECT_NE(registry_.GetOrLoad(moving), nullptr);
 }
 
 TEST_F(RegistryTest, StopAllWaitsForEveryInstance) {

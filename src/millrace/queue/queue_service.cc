@@ -38,7 +38,8 @@ QueueService::QueueService(const QueueConfig& config, std::vector<exec::Executor
       environment_{config_, store_, random, *backlog_metrics_, log_},
       strand_(*executors_.front()),
       registry_(
-          [this](const store::PhysicalQueueKey& key) {
+          [this](const store::PhysicalQueueKey& key) -> QueuePtr {
+            if (may_load_ && !may_load_(key.persistence_name)) return nullptr;
             const std::size_t slot =
                 std::hash<std::string>()(key.persistence_name) % executors_.size();
             return std::make_shared<QueueRuntime>(key, environment_, *executors_[slot]);
@@ -62,6 +63,12 @@ void QueueService::Register(rpc::ServiceTable& table) {
   add("Describe", &QueueService::Describe);
   add("List", &QueueService::List);
   table.services.emplace_back(kQueueServiceName);
+}
+
+void QueueService::Unload(const std::function<bool(const std::string& queue)>& gone, Closure done) {
+  registry_.UnloadIf(
+      [&gone](const store::PhysicalQueueKey& key) { return gone(key.persistence_name); },
+      backlog::UnloadCause::kForced, std::move(done));
 }
 
 void QueueService::Stop(Closure done) { registry_.StopAll(std::move(done)); }
@@ -102,7 +109,8 @@ void QueueService::WithQueue(const store::PhysicalQueueKey& key, CallPtr call, O
   std::shared_ptr<QueueRuntime> queue = registry_.GetOrLoad(key);
   if (queue == nullptr) {
     return FinishWith(std::move(call), QueueError::From(Status(StatusCode::kShuttingDown,
-                                                               "the server is shutting down")));
+                                                               "this server gives its queues "
+                                                               "away")));
   }
   QueueRuntime& runtime = *queue;
   runtime.Run([this, queue = std::move(queue), call = std::move(call), op = std::move(op),

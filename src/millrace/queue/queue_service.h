@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "millrace/backlog/backlog_manager.h"
@@ -43,6 +44,16 @@ class QueueService {
 
   // Adds the methods to `table`. The service must outlive the table's use.
   void Register(rpc::ServiceTable& table);
+
+  // A queue is loaded only if `may_load` allows it; otherwise its calls get UNAVAILABLE, reason
+  // DRAINING. It waits for nothing and is called by any thread. Before the first call.
+  using MayLoad = std::function<bool(const std::string& queue)>;
+  void SetLoadGate(MayLoad may_load) { may_load_ = std::move(may_load); }
+
+  // Gives up the loaded queues for which `gone` holds, each with a final write; calls that wait on
+  // them get UNAVAILABLE, reason DRAINING. The load gate must refuse them already. `done` runs
+  // once, when they are gone, on an executor thread or here.
+  void Unload(const std::function<bool(const std::string& queue)>& gone, Closure done);
 
   // From here calls get UNAVAILABLE, reason DRAINING; waiting lease calls end. Queues are given up
   // cleanly, each with a final write. `done` runs once, on an executor thread or here. Once.
@@ -94,6 +105,7 @@ class QueueService {
   std::unique_ptr<backlog::BacklogMetrics> backlog_metrics_;
   ServiceMetrics metrics_;
   QueueEnvironment environment_;
+  MayLoad may_load_;     // Empty = always.
   exec::Strand strand_;  // Store calls that belong to no queue: List, Describe of an unloaded one.
   matching::Registry<QueueRuntime> registry_;
 };
