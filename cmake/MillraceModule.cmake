@@ -3,7 +3,7 @@
 # Makes one module: the static library millrace_<name> (alias millrace::<name>) and, for each header, a
 # translation unit that includes only that header, so that every header stands on its own. A module may only
 # depend on modules below it; MILLRACE_LAYERS is that order and a wrong dependency stops the configure step.
-set(MILLRACE_LAYERS base exec core store store_memory store_rocksdb store_postgres sim backlog matching rpc queue temporal sim_world server cli)
+set(MILLRACE_LAYERS base exec core store store_memory store_rocksdb store_postgres sim backlog matching rpc queue temporal cluster sim_world server cli)
 
 function(_millrace_check_layer name)
   list(FIND MILLRACE_LAYERS ${name} own)

@@ -107,6 +107,7 @@ int RunCli(std::vector<std::string> args, Context& context) {
   AddTaskCommands(root, context);
   AddWorkCommand(root, context);
   AddQueueCommands(root, context);
+  AddNodeCommands(root, context);
   AddAuditCommand(root, context);
   AddBenchCommand(root, context);
   AddConfigCommands(root, context);

@@ -18,6 +18,7 @@ void AddServerCommand(Command& root, Context& context);
 void AddTaskCommands(Command& root, Context& context);
 void AddEnqueueCommand(Command& task, Context& context);
 void AddWorkCommand(Command& root, Context& context);
+void AddNodeCommands(Command& root, Context& context);
 void AddQueueCommands(Command& root, Context& context);
 void AddAuditCommand(Command& root, Context& context);
 void AddBenchCommand(Command& root, Context& context);

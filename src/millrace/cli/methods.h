@@ -14,6 +14,7 @@ inline constexpr std::string_view kRelease = "/millrace.v1.QueueService/Release"
 inline constexpr std::string_view kPeek = "/millrace.v1.QueueService/Peek";
 inline constexpr std::string_view kDescribe = "/millrace.v1.QueueService/Describe";
 inline constexpr std::string_view kList = "/millrace.v1.QueueService/List";
+inline constexpr std::string_view kListNodes = "/millrace.v1.NodeService/List";
 inline constexpr std::string_view kHealthCheck = "/grpc.health.v1.Health/Check";
 
 }  // namespace millrace::cli::methods

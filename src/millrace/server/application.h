@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "millrace/base/function.h"
@@ -9,10 +10,11 @@
 #include "millrace/base/random.h"
 #include "millrace/base/status.h"
 #include "millrace/base/time.h"
-#include "millrace/exec/executor.h"
+#include "millrace/exec/event_loop.h"
 #include "millrace/rpc/service.h"
 #include "millrace/server/config.h"
 #include "millrace/server/prometheus_metrics.h"
+#include "millrace/server/store_clock.h"
 #include "millrace/store/async_task_store.h"
 #include "millrace/store/task_store.h"
 
@@ -23,9 +25,9 @@ namespace millrace::server {
 // All of it outlives the application.
 struct ApplicationEnvironment {
   const ServerConfig& config;
-  std::vector<exec::Executor*> loops;  // At least one.
+  std::vector<exec::EventLoop*> loops;  // At least one.
   store::AsyncTaskStore& store;
-  const Clock& clock;
+  StoreClock& clock;
   Random& random;
   Log& log;
   PrometheusMetrics& metrics;
@@ -38,6 +40,9 @@ class Application {
 
   // Handlers refer to the application and run until the RPC server is gone.
   virtual rpc::ServiceTable Services() = 0;
+
+  // Calls come in from now on, at these addresses.
+  virtual void OnServing(const std::vector<std::string>& /*addresses*/) {}
 
   // Waiting calls end soon with whatever they have; new work is refused as draining.
   virtual void BeginDrain() = 0;

@@ -46,6 +46,19 @@ struct RpcSettings {
   TlsSettings tls;
 };
 
+// One of several nodes on a database; of no effect with a store of one's own.
+struct NodeSettings {
+  std::string id;                 // Empty = the host's name and a random part.
+  std::string advertise_address;  // Empty = the address of `listen`.
+  Duration heartbeat = std::chrono::seconds(1);
+  Duration expiry = std::chrono::seconds(5);
+  // As clients of the other nodes, when those speak TLS. Empty certificate = the server's own.
+  std::string tls_ca_file;
+  std::string tls_cert_file;
+  std::string tls_key_file;
+  std::string tls_server_name;
+};
+
 struct LogSettings {
   LogLevel level = LogLevel::kInfo;
   LogFormat format = LogFormat::kText;
@@ -66,6 +79,7 @@ struct ServerConfig {
   StoreSettings store;
   store::PostgresConfig postgres;
   RpcSettings rpc;
+  NodeSettings node;
   queue::QueueConfig queue;
 };
 

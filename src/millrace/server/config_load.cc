@@ -200,6 +200,10 @@ Status CheckConsistent(const ServerConfig& config) {
   needs("rpc.tls_cert_file", tls.cert_file, "rpc.tls_key_file", tls.key_file);
   needs("rpc.tls_key_file", tls.key_file, "rpc.tls_cert_file", tls.cert_file);
   needs("rpc.tls_client_ca_file", tls.client_ca_file, "rpc.tls_cert_file", tls.cert_file);
+  const NodeSettings& node = config.node;
+  ordered("three times node.heartbeat", 3 * node.heartbeat, "node.expiry", node.expiry);
+  needs("node.tls_cert_file", node.tls_cert_file, "node.tls_key_file", node.tls_key_file);
+  needs("node.tls_key_file", node.tls_key_file, "node.tls_cert_file", node.tls_cert_file);
   return problems.empty() ? OkStatus() : Status(StatusCode::kInvalidArgument, problems);
 }
 

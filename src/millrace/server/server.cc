@@ -68,6 +68,7 @@ Status Server::StartParts() {
   MR_RETURN_IF_ERROR(OpenStore());
   MR_RETURN_IF_ERROR(StartLoops());
   MR_RETURN_IF_ERROR(StartRpc());
+  application_->OnServing(grpc_addresses_);
   readiness_.SetPhase(Readiness::Phase::kServing);
   PollHealth();
   health_ = std::make_unique<PeriodicTask>(*loops_[0], kHealthInterval, [this] {
@@ -113,13 +114,13 @@ Status Server::OpenStore() {
 
 Status Server::StartLoops() {
   const int count = EventLoopCount(config_.event_loops, UsableCores());
-  std::vector<exec::Executor*> executors;
+  std::vector<exec::EventLoop*> loops;
   for (int i = 0; i < count; ++i) {
     loops_.push_back(exec::EventLoop::Create("loop-" + std::to_string(i), clock_));
-    executors.push_back(loops_.back().get());
+    loops.push_back(loops_.back().get());
   }
   application_ = parts_.application(
-      {config_, std::move(executors), *async_store_, clock_, random_, log_, metrics_});
+      {config_, std::move(loops), *async_store_, clock_, random_, log_, metrics_});
   return OkStatus();
 }
 

@@ -17,6 +17,7 @@
 #include "millrace/server/readiness.h"
 #include "millrace/server/ready_file.h"
 #include "millrace/server/stderr_log.h"
+#include "millrace/server/store_clock.h"
 #include "millrace/server/temp_dir.h"
 #include "millrace/store/async_task_store.h"
 #include "millrace/store/task_store.h"
@@ -71,7 +72,7 @@ class Server {
   const ServerConfig config_;
   const ServerParts parts_;
   StderrLog& log_;
-  SystemClock clock_;
+  StoreClock clock_;
   SystemRandom random_;
   PrometheusMetrics metrics_;
   PrometheusMetrics::Registration process_metrics_;

@@ -239,6 +239,49 @@ std::vector<Setting> MakeTable() {
                    MR_FIELD(rpc.tls.client_auth),
                    .choices = {"required", "optional"}});
 
+  table.push_back({.name = "node.id",
+                   .type = kString,
+                   .help = "name of this node among those that share a database; unset = the "
+                           "host's name and a random part",
+                   MR_FIELD(node.id)});
+  table.push_back({.name = "node.advertise_address",
+                   .type = kString,
+                   .help = "where the other nodes reach this one; unset = the address it listens "
+                           "on, with the host's name for \"all addresses\"",
+                   MR_FIELD(node.advertise_address)});
+  table.push_back({.name = "node.heartbeat",
+                   .type = kDuration,
+                   .help = "how often a node tells the others that it is alive",
+                   MR_FIELD(node.heartbeat),
+                   .min = 50 * kMillisecond,
+                   .max = kHour});
+  table.push_back({.name = "node.expiry",
+                   .type = kDuration,
+                   .help = "a node that was not heard of for this long loses its queues to the "
+                           "others; at least three heartbeats, and the same for all nodes",
+                   MR_FIELD(node.expiry),
+                   .min = 200 * kMillisecond,
+                   .max = kDay});
+  table.push_back({.name = "node.tls_ca_file",
+                   .type = kString,
+                   .help = "PEM file with the CA of the nodes' certificates, instead of the "
+                           "system's roots; nodes with a certificate speak TLS with each other",
+                   MR_FIELD(node.tls_ca_file)});
+  table.push_back({.name = "node.tls_cert_file",
+                   .type = kString,
+                   .help = "PEM file with the certificate that this node shows to others; unset = "
+                           "its own as a server",
+                   MR_FIELD(node.tls_cert_file)});
+  table.push_back({.name = "node.tls_key_file",
+                   .type = kString,
+                   .help = "PEM file with that certificate's key",
+                   MR_FIELD(node.tls_key_file)});
+  table.push_back({.name = "node.tls_server_name",
+                   .type = kString,
+                   .help = "whom the nodes' certificates must be for, instead of their address's "
+                           "host",
+                   MR_FIELD(node.tls_server_name)});
+
   table.push_back({.name = "limits.payload_bytes_max",
                    .type = kSize,
                    .help = "payload of one task",

@@ -1,10 +1,14 @@
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "millrace/base/check.h"
 #include "millrace/base/mutex.h"
+#include "millrace/cluster/node_service.h"
 #include "millrace/queue/queue_service.h"
+#include "millrace/server/cluster_node.h"
 #include "millrace/server/run_server.h"
 #include "millrace/store/memory/memory_task_store.h"
 #include "millrace/store/postgres/postgres_task_store.h"
@@ -16,13 +20,27 @@ namespace {
 // Queues with a label of their own in metrics; the rest share one.
 constexpr std::size_t kQueueLabelsMax = 100;
 
-// The queue service as an application. It drains and stops in one go: from BeginDrain on queues are
-// given up, and Stop waits for the last of them.
+std::vector<exec::Executor*> Executors(const std::vector<exec::EventLoop*>& loops) {
+  return {loops.begin(), loops.end()};
+}
+
+// The queue service as an application. With a store of its own it drains and stops in one go: from
+// BeginDrain on queues are given up, and Stop waits for the last of them. As one of several nodes
+// it gives them to the others first, and passes calls on until there are none.
 class QueueApplication final : public Application {
  public:
   explicit QueueApplication(const ApplicationEnvironment& environment)
-      : service_(environment.config.queue, environment.loops, environment.store, environment.random,
-                 environment.log, environment.metrics) {
+      : clock_(environment.clock),
+        started_(clock_.WallNow()),
+        service_(environment.config.queue, Executors(environment.loops), environment.store,
+                 environment.random, environment.log, environment.metrics),
+        nodes_([this] { return Look(); }) {
+    if (environment.config.store.kind == StoreKind::kPostgres) {
+      node_ = std::make_unique<ClusterNode>(environment, service_);
+    } else {
+      alone_ = environment.config.node.id.empty() ? DefaultNodeId(environment.random)
+                                                  : environment.config.node.id;
+    }
     loaded_queues_ = environment.metrics.AddCollector([this](SampleSink& sink) {
       sink.Gauge("millrace_loaded_queues", "Queues held in memory.", {},
                  static_cast<double>(service_.loaded_queues()));
@@ -47,10 +65,18 @@ class QueueApplication final : public Application {
   rpc::ServiceTable Services() override {
     rpc::ServiceTable table;
     service_.Register(table);
+    if (node_ != nullptr) node_->Wrap(table);
+    nodes_.Register(table);
     return table;
   }
 
+  void OnServing(const std::vector<std::string>& addresses) override {
+    address_ = addresses.front();
+    if (node_ != nullptr) node_->Start(addresses);
+  }
+
   void BeginDrain() override {
+    if (node_ != nullptr) return node_->BeginDrain();
     service_.Stop([this] {
       Closure done;
       {
@@ -63,6 +89,10 @@ class QueueApplication final : public Application {
   }
 
   void Stop(Closure done) override {
+    if (node_ != nullptr) {
+      service_.Stop([this, done = std::move(done)]() mutable { node_->Stop(std::move(done)); });
+      return;
+    }
     {
       MutexLock lock(mutex_);
       if (!stopped_) {
@@ -74,7 +104,24 @@ class QueueApplication final : public Application {
   }
 
  private:
+  // Who is there, where no other can be.
+  cluster::NodeService::Answer Look() {
+    if (node_ != nullptr) return node_->Look();
+    store::NodeRow self;
+    self.id = alone_;
+    self.address = address_;
+    self.started = started_;
+    self.queues = static_cast<std::int64_t>(service_.loaded_queues());
+    return {.nodes = {self}, .self = alone_, .settled = true};
+  }
+
+  const StoreClock& clock_;
+  const WallTime started_;
   queue::QueueService service_;
+  std::unique_ptr<ClusterNode> node_;  // Null = the only one.
+  std::string alone_;                  // Its id then.
+  std::string address_;
+  cluster::NodeService nodes_;
   PrometheusMetrics::Registration loaded_queues_;
   Mutex mutex_;
   bool stopped_ MR_GUARDED_BY(mutex_) = false;
