@@ -41,17 +41,18 @@ std::string_view UnloadCauseName(UnloadCause cause) {
 }
 
 BacklogManager::Impl::Impl(store::PhysicalQueueKey key, const BacklogConfig& config,
-                           exec::Strand& strand, store::AsyncTaskStore& store, Random& random,
-                           BacklogMetrics& metrics, Log& log, BacklogListener& listener)
+                           exec::Strand& strand, store::AsyncTaskStore& store, OwnerWatch& watch,
+                           Random& random, BacklogMetrics& metrics, Log& log,
+                           BacklogListener& listener)
     : key_(std::move(key)),
       config_(Checked(config)),
       strand_(strand),
       store_(store),
+      watch_(watch),
       random_(random),
       metrics_(metrics),
       log_(log),
       listener_(listener),
-      exclusive_(store.traits().exclusive && !MR_MUTANT(idle_queue_keeps_timer)),
       lease_(key_, config_, random.Next(), strand, store, gate_, random, metrics),
       ledger_(lease_.nonce(), config_.range_size),
       writer_(key_, config_, strand, store, gate_, random, lease_, *this, metrics),
@@ -101,7 +102,8 @@ void BacklogManager::Impl::OnTaken(Result<TakenQueue> taken) {
                {{"queue", key_.persistence_name}, {"range_id", lease_.range_id().value}});
     writer_.Begin();
     SettleCounts();
-    ArmUpdateTimer();
+    StartWatch();
+    if (dirty_) ArmUpdateTimer();
     listener_.OnLeaseHeld();
     return TellInitialized({});
   }
@@ -324,7 +326,7 @@ void BacklogManager::Impl::MarkDirty() {
 }
 
 void BacklogManager::Impl::ArmUpdateTimer() {
-  if (state_ != State::kOwned || update_timer_.armed() || (exclusive_ && !dirty_)) return;
+  if (state_ != State::kOwned || update_timer_.armed()) return;
   update_timer_.Arm(strand_.clock().Now() + config_.update_interval, [this] {
     strand_.AssertCurrent();
     OnUpdateTimer();
@@ -333,26 +335,24 @@ void BacklogManager::Impl::ArmUpdateTimer() {
 
 void BacklogManager::Impl::OnUpdateTimer() {
   if (state_ != State::kOwned) return;
-  if (dirty_) {
-    writer_.RequestWrite(false);
-  } else if (!exclusive_ && writer_.idle() && !MR_MUTANT(idle_owner_never_checks)) {
-    StartRangeCheck();
-  }
+  if (dirty_) writer_.RequestWrite(false);
   for (const auto& subqueue : subqueues_) subqueue->CollectGarbage();
-  if (!exclusive_) ArmUpdateTimer();
 }
 
-void BacklogManager::Impl::StartRangeCheck() {
-  store_.ReadMetadata(
-      key_, strand_,
-      [this, hold = gate_.Enter(), ours = lease_.range_id()](Result<store::QueueMetadata> found) {
-        strand_.AssertCurrent();
-        // A renewal of our own in between makes the answer worthless.
-        if (state_ != State::kOwned || lease_.range_id() != ours || !writer_.idle()) return;
-        if (found.code() == StatusCode::kNotFound || (found.ok() && found->range_id != ours)) {
-          OnLeaseLost({StatusCode::kFenced, "another owner took the queue"});
-        }
-      });
+void BacklogManager::Impl::StartWatch() {
+  if (store_.traits().exclusive && !MR_MUTANT(idle_queue_keeps_timer)) return;
+  watched_ = watch_.Watch(key_, lease_.range_id(), [this](RangeId asked, RangeId) {
+    strand_.Post([this, asked, hold = gate_.Enter()] {
+      strand_.AssertCurrent();
+      OnOtherRangeId(asked);
+    });
+  });
+}
+
+void BacklogManager::Impl::OnOtherRangeId(RangeId asked) {
+  // A renewal of our own in between makes what was found worthless.
+  if (state_ != State::kOwned || lease_.range_id() != asked || !writer_.idle()) return;
+  OnLeaseLost({StatusCode::kFenced, "another owner took the queue"});
 }
 
 void BacklogManager::Impl::OnLeaseLost(const Status& status) {
@@ -380,6 +380,7 @@ void BacklogManager::Impl::OnDamaged(const Status& status) {
 void BacklogManager::Impl::Halt(const Status& status) {
   if (state_ != State::kStopping) state_ = State::kHalted;
   update_timer_.Cancel();
+  watched_ = nullptr;
   for (const auto& subqueue : subqueues_) subqueue->Stop();
   rewriter_.Stop();
   expired_.Stop();

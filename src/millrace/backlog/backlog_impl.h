@@ -10,6 +10,7 @@
 #include "millrace/backlog/ledger.h"
 #include "millrace/backlog/metrics.h"
 #include "millrace/backlog/owed_ends.h"
+#include "millrace/backlog/owner_watch.h"
 #include "millrace/backlog/queue_lease.h"
 #include "millrace/backlog/subqueue_backlog.h"
 #include "millrace/backlog/task_rewriter.h"
@@ -33,8 +34,8 @@ namespace millrace::backlog {
 class BacklogManager::Impl final : private TaskWriter::Host, private SubqueueBacklog::Owner {
  public:
   Impl(store::PhysicalQueueKey key, const BacklogConfig& config, exec::Strand& strand,
-       store::AsyncTaskStore& store, Random& random, BacklogMetrics& metrics, Log& log,
-       BacklogListener& listener);
+       store::AsyncTaskStore& store, OwnerWatch& watch, Random& random, BacklogMetrics& metrics,
+       Log& log, BacklogListener& listener);
   ~Impl() override;
 
   void Start();
@@ -105,7 +106,8 @@ class BacklogManager::Impl final : private TaskWriter::Host, private SubqueueBac
   void MarkDirty() MR_REQUIRES(strand_);
   void ArmUpdateTimer() MR_REQUIRES(strand_);
   void OnUpdateTimer() MR_REQUIRES(strand_);
-  void StartRangeCheck() MR_REQUIRES(strand_);
+  void StartWatch() MR_REQUIRES(strand_);
+  void OnOtherRangeId(RangeId asked) MR_REQUIRES(strand_);
 
   void Halt(const Status& status) MR_REQUIRES(strand_);
   void RequestUnload(UnloadCause cause, const Status& status) MR_REQUIRES(strand_);
@@ -119,11 +121,11 @@ class BacklogManager::Impl final : private TaskWriter::Host, private SubqueueBac
   const BacklogConfig config_;
   exec::Strand& strand_;
   store::AsyncTaskStore& store_;
+  OwnerWatch& watch_;
   Random& random_;
   BacklogMetrics& metrics_;
   Log& log_;
   BacklogListener& listener_;
-  const bool exclusive_;
 
   exec::Gate gate_;
   QueueLease lease_;
@@ -147,6 +149,7 @@ class BacklogManager::Impl final : private TaskWriter::Host, private SubqueueBac
   Status init_error_ MR_GUARDED_BY(strand_);
   std::vector<store::StatusCallback> init_waiters_ MR_GUARDED_BY(strand_);
   std::vector<Closure> stop_waiters_ MR_GUARDED_BY(strand_);
+  std::unique_ptr<OwnerWatch::Watched> watched_ MR_GUARDED_BY(strand_);  // Null: nobody else owns.
   exec::StrandTimer update_timer_ MR_GUARDED_BY(strand_);
   exec::StrandTimer stop_timer_ MR_GUARDED_BY(strand_);
 };

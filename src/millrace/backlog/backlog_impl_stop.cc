@@ -15,6 +15,7 @@ void BacklogManager::Impl::Stop(Closure done) {
   if (state_ == State::kStopping) return;
   state_ = State::kStopping;
   update_timer_.Cancel();
+  watched_ = nullptr;
   TellInitialized({StatusCode::kShuttingDown, "the queue is being unloaded"});
   for (const auto& subqueue : subqueues_) subqueue->Stop();
   rewriter_.Stop();

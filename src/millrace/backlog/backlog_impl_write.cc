@@ -110,6 +110,7 @@ void BacklogManager::Impl::OnNotSent(WriteOp& op) {
 
 void BacklogManager::Impl::OnBatchEnd() {
   strand_.AssertCurrent();
+  if (watched_ != nullptr) watched_->SetRangeId(lease_.range_id());
   if (!writer_.busy()) SettleCounts();
   OnRowsLoaded(0);
 }

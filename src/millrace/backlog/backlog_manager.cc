@@ -7,10 +7,11 @@
 namespace millrace::backlog {
 
 BacklogManager::BacklogManager(store::PhysicalQueueKey key, const BacklogConfig& config,
-                               exec::Strand& strand, store::AsyncTaskStore& store, Random& random,
-                               BacklogMetrics& metrics, Log& log, BacklogListener& listener)
-    : impl_(std::make_unique<Impl>(std::move(key), config, strand, store, random, metrics, log,
-                                   listener)) {}
+                               exec::Strand& strand, store::AsyncTaskStore& store,
+                               OwnerWatch& watch, Random& random, BacklogMetrics& metrics, Log& log,
+                               BacklogListener& listener)
+    : impl_(std::make_unique<Impl>(std::move(key), config, strand, store, watch, random, metrics,
+                                   log, listener)) {}
 
 BacklogManager::~BacklogManager() = default;
 

@@ -22,6 +22,7 @@
 namespace millrace::backlog {
 
 struct BacklogMetrics;
+class OwnerWatch;
 
 // The backlog of one physical task queue: range-id lease, task-id blocks, batched writer, reader,
 // ack manager, garbage collection, fencing, unload. docs/decisions and ARCHITECTURE.md ("life of a
@@ -36,9 +37,10 @@ struct BacklogMetrics;
 // it. ids are never used twice.
 class BacklogManager {
  public:
+  // `watch`: asked only when others may own the queues of this store.
   BacklogManager(store::PhysicalQueueKey key, const BacklogConfig& config, exec::Strand& strand,
-                 store::AsyncTaskStore& store, Random& random, BacklogMetrics& metrics, Log& log,
-                 BacklogListener& listener);
+                 store::AsyncTaskStore& store, OwnerWatch& watch, Random& random,
+                 BacklogMetrics& metrics, Log& log, BacklogListener& listener);
   ~BacklogManager();
   BacklogManager(const BacklogManager&) = delete;
   BacklogManager& operator=(const BacklogManager&) = delete;

@@ -34,7 +34,8 @@ struct BacklogConfig {
   std::size_t gc_batch = 100;
   Duration gc_interval = std::chrono::seconds(1);
 
-  // Metadata is written, or an owner that shares its store compares the range id, this often.
+  // Changed metadata is written within this time. Owners that share their store compare the range
+  // ids of all their queues this often (OwnerWatch).
   Duration update_interval = std::chrono::minutes(1);
 
   // Time limit of the final metadata write and of one deletion at Stop.

@@ -55,8 +55,8 @@ QueueRuntime::QueueRuntime(store::PhysicalQueueKey key, const QueueEnvironment& 
     : key_(std::move(key)),
       env_(environment),
       strand_(home),
-      manager_(key_, env_.config.backlog, strand_, env_.store, env_.random, env_.backlog_metrics,
-               env_.log, *this),
+      manager_(key_, env_.config.backlog, strand_, env_.store, env_.owner_watch, env_.random,
+               env_.backlog_metrics, env_.log, *this),
       matcher_(strand_, *this, env_.config.pollers_max),
       leases_(key_, env_.config, strand_, env_.store, manager_, gate_,
               [this] {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "millrace/backlog/backlog_manager.h"
+#include "millrace/backlog/owner_watch.h"
 #include "millrace/base/function.h"
 #include "millrace/base/log.h"
 #include "millrace/base/random.h"
@@ -30,6 +31,7 @@ namespace millrace::queue {
 struct QueueEnvironment {
   const QueueConfig& config;
   store::AsyncTaskStore& store;
+  backlog::OwnerWatch& owner_watch;
   Random& random;  // Thread: any.
   backlog::BacklogMetrics& backlog_metrics;
   Log& log;

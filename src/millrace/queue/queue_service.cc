@@ -35,7 +35,8 @@ QueueService::QueueService(const QueueConfig& config, std::vector<exec::Executor
       backlog_metrics_(
           std::make_unique<backlog::BacklogMetrics>(backlog::BacklogMetrics::Create(metrics))),
       metrics_(metrics),
-      environment_{config_, store_, random, *backlog_metrics_, log_},
+      owner_watch_(store_, *executors_.front(), config_.backlog.update_interval),
+      environment_{config_, store_, owner_watch_, random, *backlog_metrics_, log_},
       strand_(*executors_.front()),
       registry_(
           [this](const store::PhysicalQueueKey& key) -> QueuePtr {

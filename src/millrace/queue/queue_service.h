@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "millrace/backlog/backlog_manager.h"
+#include "millrace/backlog/owner_watch.h"
 #include "millrace/base/log.h"
 #include "millrace/base/metrics.h"
 #include "millrace/base/random.h"
@@ -104,6 +105,7 @@ class QueueService {
   Log& log_;
   std::unique_ptr<backlog::BacklogMetrics> backlog_metrics_;
   ServiceMetrics metrics_;
+  backlog::OwnerWatch owner_watch_;
   QueueEnvironment environment_;
   MayLoad may_load_;     // Empty = always.
   exec::Strand strand_;  // Store calls that belong to no queue: List, Describe of an unloaded one.

@@ -7,8 +7,8 @@ namespace millrace::sim {
 
 std::string_view StoreOpName(StoreOp op) {
   static constexpr std::array<std::string_view, kStoreOpCount> kNames = {
-      "Commit",       "ReadMetadata", "ReadTasks",  "DeleteTasksThrough",
-      "ReadSideRows", "ListQueues",   "DeleteQueue"};
+      "Commit",       "ReadMetadata", "ReadTasks",   "DeleteTasksThrough",
+      "ReadSideRows", "ListQueues",   "DeleteQueue", "ReadRangeIds"};
   return kNames[static_cast<std::size_t>(op)];
 }
 

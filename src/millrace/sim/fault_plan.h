@@ -17,8 +17,9 @@ enum class StoreOp : std::uint8_t {
   kReadSideRows,
   kListQueues,
   kDeleteQueue,
+  kReadRangeIds,
 };
-inline constexpr int kStoreOpCount = 7;
+inline constexpr int kStoreOpCount = 8;
 std::string_view StoreOpName(StoreOp op);
 [[nodiscard]] constexpr bool IsWrite(StoreOp op) {
   return op == StoreOp::kCommit || op == StoreOp::kDeleteTasksThrough ||

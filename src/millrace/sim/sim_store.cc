@@ -220,6 +220,20 @@ void SimStore::ReadMetadata(const store::PhysicalQueueKey& queue, exec::Strand& 
       [queue](store::TaskStore& durable) { return durable.ReadMetadata(queue); }, std::move(done));
 }
 
+void SimStore::ReadRangeIds(std::vector<store::PhysicalQueueKey> queues, exec::Strand& strand,
+                            UniqueFunction<void(std::vector<Result<RangeId>>)> done) {
+  using Ids = std::vector<Result<RangeId>>;
+  const std::size_t count = queues.size();
+  Start<Result<Ids>>(
+      StoreOp::kReadRangeIds, nullptr, strand,
+      [queues = std::move(queues)](store::TaskStore& durable) {
+        return Result<Ids>(durable.ReadRangeIds(queues));
+      },
+      [count, done = std::move(done)](Result<Ids> ids) mutable {
+        done(ids.ok() ? std::move(*ids) : Ids(count, Result<RangeId>(ids.status())));
+      });
+}
+
 void SimStore::ReadTasks(const store::PhysicalQueueKey& queue, store::Subqueue subqueue,
                          store::TaskLevel from, store::TaskLevel through, std::size_t limit,
                          std::size_t max_bytes, exec::Strand& strand,

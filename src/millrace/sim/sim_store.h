@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "millrace/base/time.h"
 #include "millrace/exec/executor.h"
@@ -36,6 +37,8 @@ class SimStore final : public store::AsyncTaskStore {
   void Commit(store::QueueWrite write, exec::Strand& strand, store::CommitCallback done) override;
   void ReadMetadata(const store::PhysicalQueueKey& queue, exec::Strand& strand,
                     store::Callback<store::QueueMetadata> done) override;
+  void ReadRangeIds(std::vector<store::PhysicalQueueKey> queues, exec::Strand& strand,
+                    UniqueFunction<void(std::vector<Result<RangeId>>)> done) override;
   void ReadTasks(const store::PhysicalQueueKey& queue, store::Subqueue subqueue,
                  store::TaskLevel from, store::TaskLevel through, std::size_t limit,
                  std::size_t max_bytes, exec::Strand& strand,

@@ -24,7 +24,8 @@ BacklogOwner::BacklogOwner(OwnerContext& context, std::shared_ptr<SimHost> host,
       strand_(host_->loop(loop)),
       queue_(std::move(queue)),
       queue_number_(queue_number),
-      config_(config) {}
+      config_(config),
+      watch_(host_->store, host_->loop(loop), config.update_interval) {}
 
 BacklogOwner::~BacklogOwner() = default;
 
@@ -54,7 +55,7 @@ void BacklogOwner::Start() {
       return;
     }
     manager_ = std::make_unique<backlog::BacklogManager>(queue_, config_, strand_, host_->store,
-                                                         context_.scheduler.random(),
+                                                         watch_, context_.scheduler.random(),
                                                          context_.metrics, context_.log, *this);
     manager_->Start();
     manager_->WhenInitialized(

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "millrace/backlog/backlog_manager.h"
+#include "millrace/backlog/owner_watch.h"
 #include "millrace/sim_world/audited_store.h"
 #include "millrace/sim_world/coverage.h"
 #include "millrace/sim_world/judge.h"
@@ -108,6 +109,7 @@ class BacklogOwner final : public backlog::BacklogListener,
   const store::PhysicalQueueKey queue_;
   const int queue_number_;
   const backlog::BacklogConfig config_;
+  backlog::OwnerWatch watch_;
   std::unique_ptr<backlog::BacklogManager> manager_;
 
   bool severed_ = false;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "millrace/base/function.h"
 #include "millrace/base/status.h"
@@ -15,6 +16,7 @@ namespace millrace::store {
 
 template <typename T>
 using Callback = UniqueFunction<void(Result<T>)>;
+inline constexpr std::size_t kRangeIdsMax = 1'000;
 using StatusCallback = UniqueFunction<void(Status)>;
 // Gives the write back, so that the rows just stored can be used without a copy or a read.
 using CommitCallback = UniqueFunction<void(Status, QueueWrite)>;
@@ -38,6 +40,9 @@ class AsyncTaskStore {
   virtual void Commit(QueueWrite write, exec::Strand& strand, CommitCallback done) = 0;
   virtual void ReadMetadata(const PhysicalQueueKey& queue, exec::Strand& strand,
                             Callback<QueueMetadata> done) = 0;
+  // Of each queue, in their order. Callers ask for at most kRangeIdsMax at once.
+  virtual void ReadRangeIds(std::vector<PhysicalQueueKey> queues, exec::Strand& strand,
+                            UniqueFunction<void(std::vector<Result<RangeId>>)> done) = 0;
   virtual void ReadTasks(const PhysicalQueueKey& queue, Subqueue subqueue, TaskLevel from,
                          TaskLevel through, std::size_t limit, std::size_t max_bytes,
                          exec::Strand& strand, Callback<TaskPage> done) = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -120,6 +121,61 @@ TEST_P(StoreContract, MetadataComesBackAsWritten) {
   Result<QueueMetadata> read = store().ReadMetadata(Queue());
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(*read, *write.metadata);
+}
+
+TEST_P(StoreContract, ADeletionTakesExactlyItsKeys) {
+  ASSERT_TRUE(CommitOne(store(), Lease(Queue(), 1)).ok());
+  ASSERT_TRUE(CommitOne(store(), Lease(Queue("other"), 1)).ok());
+  std::vector<TaskKey> keys;
+  for (const Subqueue subqueue : {0, 1, 2}) {
+    for (const std::int64_t pass : {0, 1}) {
+      for (std::int64_t id = 1; id <= 12; ++id) keys.push_back(Key(id, subqueue, pass));
+    }
+  }
+  keys.push_back(Key(kMin64, 0, 0));
+  keys.push_back(Key(kMax64, 0, 0));
+  ASSERT_TRUE(CommitOne(store(), Creates(Queue(), 1, keys)).ok());
+  ASSERT_TRUE(CommitOne(store(), Creates(Queue("other"), 1, keys)).ok());
+  // With gaps, out of order, twice, absent, and next to each other across subqueues and passes.
+  const std::set<TaskKey> gone = {
+      Key(3),        Key(4),    Key(5),        Key(9),      Key(12),     Key(1, 0, 1), Key(2, 0, 1),
+      Key(12, 0, 1), Key(1, 1), Key(11, 1, 1), Key(kMax64), Key(kMin64), Key(13, 2, 1)};
+  for (const bool with_metadata : {false, true}) {
+    QueueWrite write;
+    write.queue = with_metadata ? Queue() : Queue("other");
+    write.expected_range_id = RangeId{1};
+    write.deletes.assign(gone.rbegin(), gone.rend());
+    write.deletes.push_back(Key(4));
+    write.creates = {Row(Key(5)), Row(Key(6), "again"), Row(Key(14))};
+    if (with_metadata) write.metadata = Metadata(1);
+    ASSERT_TRUE(CommitOne(store(), write).ok());
+    std::set<TaskKey> expected(keys.begin(), keys.end());
+    expected.insert(Key(14));
+    for (const TaskKey& key : gone) expected.erase(key);
+    std::set<TaskKey> left;
+    for (const Subqueue subqueue : {0, 1, 2}) {
+      for (const TaskRow& row : AllTasks(store(), write.queue, subqueue).rows) left.insert(row.key);
+    }
+    EXPECT_EQ(left, expected) << with_metadata;
+  }
+}
+
+TEST_P(StoreContract, RangeIdsOfManyQueuesAreReadAtOnceEachOnItsOwn) {
+  EXPECT_TRUE(store().ReadRangeIds({}).empty());
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(CommitOne(store(), Lease(Queue("q" + std::to_string(i)), 1)).ok());
+  }
+  ASSERT_TRUE(CommitOne(store(), Lease(Queue("q3"), 2)).ok());
+  const std::vector<PhysicalQueueKey> queues = {Queue("q4"),   Queue("unknown"), Queue("q3"),
+                                                {"ns", "", 0}, Queue("q3"),      Queue("q0")};
+  const std::vector<Result<RangeId>> ids = store().ReadRangeIds(queues);
+  ASSERT_EQ(ids.size(), queues.size());
+  EXPECT_EQ(*ids[0], RangeId{1});
+  EXPECT_EQ(ids[1].code(), StatusCode::kNotFound);
+  EXPECT_EQ(*ids[2], RangeId{2});
+  EXPECT_EQ(ids[3].code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(*ids[4], RangeId{2});
+  EXPECT_EQ(*ids[5], RangeId{1});
 }
 
 TEST_P(StoreContract, RangeIdZeroMeansTheQueueMustNotExist) {

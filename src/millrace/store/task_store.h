@@ -104,6 +104,11 @@ class TaskStore {
 
   virtual Result<QueueMetadata> ReadMetadata(const PhysicalQueueKey& queue) = 0;
 
+  // The stored range id of each, in their order, each on its own: kNotFound, kCorruption where the
+  // range id itself cannot be read. A store that can asks for all of them at once; this one reads
+  // the metadata of each.
+  virtual std::vector<Result<RangeId>> ReadRangeIds(std::span<const PhysicalQueueKey> queues);
+
   // Rows with from <= level <= through, at most `limit` rows (> 0) and, after the first, at most
   // `max_bytes` of payload. An unknown queue has no rows.
   virtual Result<TaskPage> ReadTasks(const PhysicalQueueKey& queue, Subqueue subqueue,

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "millrace/base/metrics.h"
 #include "millrace/base/time.h"
@@ -13,6 +14,9 @@ namespace millrace::store {
 
 struct ThreadedTaskStoreConfig {
   int read_threads = 2;
+  // Threads that commit. A queue's writes and deletions all go to one of them, so that they stay in
+  // order. More than one is for a store that takes several groups at once and mostly waits.
+  std::size_t commit_threads = 1;
   // Rows, payloads and names of one commit group. One write alone may be larger.
   std::size_t group_bytes_max = 8u << 20;
   std::size_t group_writes_max = 4'096;
@@ -20,9 +24,10 @@ struct ThreadedTaskStoreConfig {
   Duration relaxed_write_delay = std::chrono::milliseconds(5);
 };
 
-// AsyncTaskStore over a blocking TaskStore: one thread commits, a few read.
+// AsyncTaskStore over a blocking TaskStore: one thread commits (or a few, each for its queues), a
+// few read.
 //
-// The commit thread takes whatever writes of all queues gathered while the last group was being
+// A commit thread takes whatever writes of all its queues gathered while the last group was being
 // made durable and commits them together, so the group grows with the load and a lone write never
 // waits. Deletions (DeleteTasksThrough, DeleteQueue) take their place in the same order.
 //
@@ -42,6 +47,8 @@ class ThreadedTaskStore final : public AsyncTaskStore {
   void Commit(QueueWrite write, exec::Strand& strand, CommitCallback done) override;
   void ReadMetadata(const PhysicalQueueKey& queue, exec::Strand& strand,
                     Callback<QueueMetadata> done) override;
+  void ReadRangeIds(std::vector<PhysicalQueueKey> queues, exec::Strand& strand,
+                    UniqueFunction<void(std::vector<Result<RangeId>>)> done) override;
   void ReadTasks(const PhysicalQueueKey& queue, Subqueue subqueue, TaskLevel from,
                  TaskLevel through, std::size_t limit, std::size_t max_bytes, exec::Strand& strand,
                  Callback<TaskPage> done) override;
@@ -57,8 +64,10 @@ class ThreadedTaskStore final : public AsyncTaskStore {
   Status Health() override;
 
  private:
+  class CommitThread& CommitsOf(const PhysicalQueueKey& queue);
+
   TaskStore& store_;
-  std::unique_ptr<class CommitThread> commits_;
+  std::vector<std::unique_ptr<class CommitThread>> commits_;
   std::unique_ptr<class ReadThreads> reads_;
 };
 

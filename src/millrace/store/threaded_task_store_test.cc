@@ -49,9 +49,10 @@ class DoorStore final : public TaskStore {
     open_ = true;
     changed_.NotifyAll();
   }
-  void AwaitCommitAtDoor() {
+  void AwaitCommitAtDoor() { AwaitCommitsAtDoor(1); }
+  void AwaitCommitsAtDoor(int count) {
     MutexLock lock(mutex_);
-    while (!at_door_) changed_.Wait(mutex_);
+    while (at_door_ < count) changed_.Wait(mutex_);
   }
   std::vector<std::size_t> groups() {
     MutexLock lock(mutex_);
@@ -63,10 +64,10 @@ class DoorStore final : public TaskStore {
     {
       MutexLock lock(mutex_);
       groups_.push_back(writes.size());
-      at_door_ = true;
+      ++at_door_;
       changed_.NotifyAll();
       while (!open_) changed_.Wait(mutex_);
-      at_door_ = false;
+      --at_door_;
     }
     return inner_.Commit(writes);
   }
@@ -99,7 +100,7 @@ class DoorStore final : public TaskStore {
   Mutex mutex_;
   CondVar changed_;
   bool open_ MR_GUARDED_BY(mutex_) = true;
-  bool at_door_ MR_GUARDED_BY(mutex_) = false;
+  int at_door_ MR_GUARDED_BY(mutex_) = 0;
   std::vector<std::size_t> groups_ MR_GUARDED_BY(mutex_);
 };
 
@@ -128,6 +129,45 @@ class ThreadedTaskStoreTest : public ::testing::Test {
   exec::Strand strand_{*loop_};
   std::unique_ptr<ThreadedTaskStore> threaded_;
 };
+
+TEST_F(ThreadedTaskStoreTest, SeveralCommitThreadsKeepEachQueuesOrder) {
+  constexpr int kQueues = 20;
+  constexpr std::int64_t kLeases = 30;
+  ThreadedTaskStoreConfig config;
+  config.commit_threads = 3;
+  Start(config);
+  // Each lease expects the one before it.
+  std::vector<std::future<Status>> answers;
+  for (std::int64_t range_id = 1; range_id <= kLeases; ++range_id) {
+    for (int queue = 0; queue < kQueues; ++queue) {
+      QueueWrite lease = Lease(queue);
+      lease.expected_range_id = RangeId{range_id - 1};
+      lease.metadata->range_id = RangeId{range_id};
+      answers.push_back(Commit(std::move(lease)));
+    }
+  }
+  // A deletion takes its place behind them.
+  std::promise<Status> deleted;
+  threaded_->DeleteQueue(Queue(7), RangeId{kLeases}, strand_,
+                         [&](Status status) { deleted.set_value(std::move(status)); });
+  for (auto& answer : answers) {
+    const Status status = answer.get();
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  EXPECT_TRUE(deleted.get_future().get().ok());
+}
+
+TEST_F(ThreadedTaskStoreTest, SeveralCommitThreadsCommitAtOnce) {
+  ThreadedTaskStoreConfig config;
+  config.commit_threads = 4;
+  Start(config);
+  store_.Close();
+  std::vector<std::future<Status>> answers;
+  for (int queue = 0; queue < 50; ++queue) answers.push_back(Commit(Lease(queue)));
+  store_.AwaitCommitsAtDoor(2);
+  store_.Open();
+  for (auto& answer : answers) EXPECT_TRUE(answer.get().ok());
+}
 
 TEST_F(ThreadedTaskStoreTest, EveryOperationAnswersOnTheStrand) {
   Start();

@@ -13,6 +13,7 @@
 
 #include "millrace/backlog/backlog_manager.h"
 #include "millrace/backlog/metrics.h"
+#include "millrace/backlog/owner_watch.h"
 #include "millrace/base/check.h"
 #include "millrace/base/log.h"
 #include "millrace/base/metrics.h"
@@ -164,8 +165,9 @@ class QueueOwner final : public BacklogListener {
         store_(world.executor, durable != nullptr ? *durable : world.durable,
                plan != nullptr ? *plan : world.faults) {
     store_.set_traits({.exclusive = exclusive, .counts_deletes = true});
-    manager_ = std::make_unique<BacklogManager>(world.key, config, strand_, store_, world.random,
-                                                world.metrics, world.log, *this);
+    watch_ = std::make_unique<OwnerWatch>(store_, world.executor, config.update_interval);
+    manager_ = std::make_unique<BacklogManager>(world.key, config, strand_, store_, *watch_,
+                                                world.random, world.metrics, world.log, *this);
   }
   ~QueueOwner() override { Destroy(); }
 
@@ -321,6 +323,7 @@ class QueueOwner final : public BacklogListener {
   World& world_;
   exec::Strand strand_;
   sim::SimStore store_;
+  std::unique_ptr<OwnerWatch> watch_;
   std::unique_ptr<BacklogManager> manager_;
 };
 

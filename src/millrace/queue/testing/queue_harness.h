@@ -76,9 +76,10 @@ class FakeCall final : public rpc::ServerCall {
 class Host {
  public:
   Host(exec::ManualExecutor& executor, store::TaskStore& durable, const QueueConfig& config,
-       std::unique_ptr<sim::FaultPlan> plan = std::make_unique<sim::NoFaults>())
+       std::unique_ptr<sim::FaultPlan> plan = std::make_unique<sim::NoFaults>(),
+       bool exclusive = true)
       : executor_(executor), plan_(std::move(plan)), store_(executor, durable, *plan_) {
-    store_.set_traits({.exclusive = true, .counts_deletes = true});
+    store_.set_traits({.exclusive = exclusive, .counts_deletes = true});
     service_ = std::make_unique<QueueService>(config, std::vector<exec::Executor*>{&executor},
                                               store_, random_, log_, NullMetrics());
     service_->Register(table_);

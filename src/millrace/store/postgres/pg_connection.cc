@@ -126,8 +126,9 @@ bool PgConnection::Poll(bool write, Instant deadline) {
 bool PgConnection::alive() {
   if (lost_ || PQstatus(connection_.get()) != CONNECTION_OK) return false;
   pollfd entry{PQsocket(connection_.get()), POLLIN, 0};
-  // At rest the server has nothing to say but that it is going away.
-  if (poll(&entry, 1, 0) > 0) {
+  // At rest the server has nothing to say but that it is going away. The end of the connection lies
+  // behind its last words and takes another look.
+  while (!lost_ && poll(&entry, 1, 0) > 0) {
     if (PQconsumeInput(connection_.get()) == 0 || PQstatus(connection_.get()) != CONNECTION_OK) {
       lost_ = true;
     } else if (PQgetResult(connection_.get()) != nullptr) {

@@ -2,147 +2,14 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace millrace::store {
-namespace {
 
-// Text with $Q, $T and the like replaced by what the layout says.
-std::string Fill(std::string text, const RowLayout& layout) {
-  const auto replace = [&text](std::string_view from, std::string_view to) {
-    for (std::size_t at = text.find(from); at != std::string::npos;
-         at = text.find(from, at + to.size())) {
-      text.replace(at, from.size(), to);
-    }
-  };
-  const bool pass = layout.has_pass();
-  replace("{queues}", layout.queues_table());
-  replace("{tasks}", layout.tasks_table());
-  replace("{layout}", std::to_string(layout.number()));
-  replace("{encoding}", "'" + std::string(layout.encoding()) + "'");
-  replace("{pass,}", pass ? "pass, " : "");
-  replace("{c.p,}", pass ? "c.p, " : "");
-  replace("{pass}", pass ? "k.pass" : "0::int8");
-  return text;
-}
-
-// Parameters of a commit.
-//   queues, in the order of their keys: $1 range hash, $2 id, $3 expected range id, $4 new range id
-//     (null: no metadata), $5 data (null: keep), $6 update time for data that is kept
-//   created tasks: $7 queue's number, $8 range hash, $9 id, $10 pass, $11 task id, $12 data
-//   deleted tasks: $13 queue's number, $14 range hash, $15 id, $16 pass, $17 task id
-//   side rows put: $18 queue's number, $19 range hash, $20 id, $21 key, $22 value
-//   side rows deleted: $23 queue's number, $24 range hash, $25 id, $26 key
-//   $27 synchronous_commit
-//   with state: $28 update time of each queue (null: no metadata), $29 state (null: keep)
-std::string CommitSql(const RowLayout& layout, PgStatements::CommitShape shape) {
-  const bool state = layout.keeps_state();
-  std::string sql = R"(
-WITH q AS MATERIALIZED (
-  SELECT * FROM unnest($1::int8[], $2::bytea[], $3::int8[], $4::int8[], $5::bytea[], $6::bytea[])";
-  if (state) sql += ", $28::int8[], $29::bytea[]";
-  sql += R"()
-    WITH ORDINALITY AS u(h, i, e, r, d, t, )";
-  if (state) sql += "su, sd, ";
-  sql += R"(o)),
-locked AS MATERIALIZED (
-  SELECT q.o, q.e, k.range_id FROM q JOIN {queues} k ON k.range_hash = q.h AND k.task_queue_id = q.i
-  ORDER BY q.h, q.i FOR UPDATE OF k)";
-  if (shape.skips_locked) sql += " SKIP LOCKED";
-  sql += ")";
-  if (shape.makes_queues) {
-    // After all locks, so that a session that waits for a new row holds nothing that the row's
-    // maker may still want.
-    sql += R"(,
-made AS (
-  INSERT INTO {queues} (range_hash, task_queue_id, range_id, data, data_encoding)
-  SELECT q.h, q.i, q.r, q.d, {encoding} FROM q
-  WHERE q.e = 0 AND (SELECT count(*) FROM locked) >= 0 ORDER BY q.h, q.i
-  ON CONFLICT DO NOTHING RETURNING task_queue_id))";
-  }
-  sql += R"(,
-checked AS MATERIALIZED (
-  SELECT o, max(s) AS s, bool_or(f) AS f FROM (
-    SELECT o, range_id AS s, range_id = e AND e <> 0 AS f FROM locked
-    UNION ALL SELECT o, NULL, false FROM q)";
-  if (shape.makes_queues) {
-    sql += R"(
-    UNION ALL SELECT array_position($2::bytea[], task_queue_id)::int8, NULL, true FROM made)";
-  }
-  sql += R"() x GROUP BY o),
-mask AS MATERIALIZED (
-  SELECT array_agg(f ORDER BY o) AS m, set_config('synchronous_commit', $27::text, true) AS sync
-  FROM checked),
-meta AS (
-  UPDATE {queues} k SET range_id = q.r, data_encoding = {encoding},
-    data = )";
-  sql += state ? "coalesce(q.d, k.data)"
-               : "CASE WHEN q.d IS NULL THEN overlay(k.data PLACING q.t FROM 2) ELSE q.d END";
-  sql += R"(
-  FROM mask, q WHERE mask.m[q.o::int4] AND q.r IS NOT NULL AND q.e <> 0
-    AND k.range_hash = q.h AND k.task_queue_id = q.i),
-ins AS (
-  INSERT INTO {tasks} (range_hash, task_queue_id, {pass,}task_id, data, data_encoding)
-  SELECT c.h, c.i, {c.p,}c.t, c.d, {encoding}
-  FROM mask, unnest($7::int4[], $8::int8[], $9::bytea[], $10::int8[], $11::int8[], $12::bytea[])
-    AS c(o, h, i, p, t, d)
-  WHERE mask.m[c.o])";
-  if (shape.replaces_tasks) {
-    sql += R"(
-  ON CONFLICT (range_hash, task_queue_id, {pass,}task_id)
-  DO UPDATE SET data = excluded.data, data_encoding = excluded.data_encoding)";
-  }
-  sql += R"(),
-del AS (
-  DELETE FROM {tasks} k
-  USING mask, unnest($13::int4[], $14::int8[], $15::bytea[], $16::int8[], $17::int8[])
-    AS c(o, h, i, p, t)
-  WHERE mask.m[c.o] AND k.range_hash = c.h AND k.task_queue_id = c.i AND {pass} = c.p
-    AND k.task_id = c.t),
-puts AS (
-  INSERT INTO millrace_side_rows (range_hash, task_queue_id, layout, key, value)
-  SELECT c.h, c.i, {layout}, c.k, c.v
-  FROM mask, unnest($18::int4[], $19::int8[], $20::bytea[], $21::bytea[], $22::bytea[])
-    AS c(o, h, i, k, v)
-  WHERE mask.m[c.o]
-  ON CONFLICT (range_hash, task_queue_id, layout, key) DO UPDATE SET value = excluded.value),
-side_del AS (
-  DELETE FROM millrace_side_rows k
-  USING mask, unnest($23::int4[], $24::int8[], $25::bytea[], $26::bytea[]) AS c(o, h, i, k)
-  WHERE mask.m[c.o] AND k.range_hash = c.h AND k.task_queue_id = c.i AND k.layout = {layout}
-    AND k.key = c.k))";
-  if (state) {
-    sql += R"(,
-state AS (
-  INSERT INTO millrace_queue_state AS k
-    (range_hash, task_queue_id, layout, range_id, after_range_id, update_time, state)
-  SELECT q.h, q.i, {layout}, q.r, q.e, q.su, coalesce(q.sd, ''::bytea)
-  FROM mask, q WHERE mask.m[q.o::int4] AND q.r IS NOT NULL
-  ON CONFLICT (range_hash, task_queue_id, layout)
-  DO UPDATE SET range_id = excluded.range_id, after_range_id = excluded.after_range_id,
-    update_time = excluded.update_time,
-    state = CASE WHEN excluded.state = ''::bytea AND k.range_id = excluded.after_range_id
-      THEN k.state ELSE excluded.state END))";
-  }
-  sql += R"(
-SELECT o, coalesce(s, 0)::int8 FROM checked WHERE NOT f)";
-  return Fill(std::move(sql), layout);
-}
-
-std::size_t Index(PgStatements::CommitShape shape) {
-  return (shape.makes_queues ? 1u : 0u) | (shape.replaces_tasks ? 2u : 0u) |
-         (shape.skips_locked ? 4u : 0u);
-}
-
-}  // namespace
-
-PgStatements::PgStatements(const RowLayout& layout) {
+PgStatements::PgStatements(const RowLayout& layout) : layout_(layout) {
   const std::string suffix = "_" + std::to_string(layout.number());
-  for (std::size_t i = 0; i < commits_.size(); ++i) {
-    const CommitShape shape{(i & 1) != 0, (i & 2) != 0, (i & 4) != 0};
-    commits_[i] = {"commit" + std::to_string(i) + suffix, CommitSql(layout, shape)};
-  }
   const auto make = [&](std::string name, std::string sql) {
-    return PgStatement{std::move(name) + suffix, Fill(std::move(sql), layout)};
+    return PgStatement{std::move(name) + suffix, FillIn(std::move(sql), layout)};
   };
   const std::string state_columns =
       layout.keeps_state() ? ", s.state, s.range_id, s.update_time" : "";
@@ -156,6 +23,13 @@ PgStatements::PgStatements(const RowLayout& layout) {
                                       " FROM {queues} k" + state_join +
                                       " WHERE k.range_hash = $1::int8 AND k.task_queue_id = "
                                       "$2::bytea");
+
+  // $1 range hashes, $2 ids. Answers with the numbers of those that are there, from 1, and their
+  // range ids.
+  read_range_ids = make("read_range_ids",
+                        "SELECT q.o, k.range_id FROM unnest($1::int8[], $2::bytea[]) WITH "
+                        "ORDINALITY AS q(h, i, o) JOIN {queues} k ON k.range_hash = q.h AND "
+                        "k.task_queue_id = q.i");
 
   // $1 range hash, $2 id, $3 and $4 first pass and id, $5 and $6 last (passes are 0 where rows have
   // none), $7 rows, $8 bytes. The row
@@ -236,6 +110,20 @@ PgStatements::PgStatements(const RowLayout& layout) {
           "SELECT range_id FROM locked");
 }
 
-const PgStatement& PgStatements::Commit(CommitShape shape) const { return commits_[Index(shape)]; }
+const PgStatement& PgStatements::Commit(const CommitShape& shape) {
+  MutexLock lock(mutex_);
+  PgStatement& statement = commits_[shape];
+  if (statement.sql.empty()) {
+    // The same in every process and store, as connections may be shared.
+    std::string name = "commit_" + std::to_string(layout_.number()) + "_";
+    for (const bool part :
+         {shape.updates_all, shape.makes_queues, shape.replaces_tasks, shape.skips_locked,
+          shape.creates, shape.deletes, shape.side_puts, shape.side_deletes}) {
+      name.push_back(part ? '1' : '0');
+    }
+    statement = {std::move(name), CommitSql(layout_, shape)};
+  }
+  return statement;
+}
 
 }  // namespace millrace::store

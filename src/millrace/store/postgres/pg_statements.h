@@ -1,32 +1,27 @@
 #pragma once
 
-#include <array>
-#include <cstddef>
+#include <map>
 
+#include "millrace/base/mutex.h"
+#include "millrace/store/postgres/pg_commit_sql.h"
 #include "millrace/store/postgres/pg_connection.h"
 #include "millrace/store/postgres/row_layout.h"
 
 namespace millrace::store {
 
-// The SQL of one layout. What each parameter is stands in pg_statements.cc, beside the text.
+// The SQL of one layout. What each parameter is stands in pg_statements.cc and pg_commit_sql.h,
+// beside the text.
 //
-// Thread: any; constant after construction.
+// Thread: any.
 class PgStatements {
  public:
   explicit PgStatements(const RowLayout& layout);
 
-  // A group of writes, each of another queue, as one statement:
-  //   locks the queues' rows in the order of their keys, compares the range ids, and writes the
-  //   rows of those queues that passed. Answers with one row per queue that did not: its number
-  //   from 1, and the stored range id (0 = none).
-  struct CommitShape {
-    bool makes_queues = false;    // A write expects that its queue is not there yet.
-    bool replaces_tasks = false;  // A created key may be there already.
-    bool skips_locked = false;    // A queue locked by another session counts as not there.
-  };
-  [[nodiscard]] const PgStatement& Commit(CommitShape shape) const;
+  // Made when it is first asked for, and kept.
+  const PgStatement& Commit(const CommitShape& shape);
 
   PgStatement read_queue;
+  PgStatement read_range_ids;
   PgStatement read_tasks;
   PgStatement read_side_rows;
   PgStatement list_queues;
@@ -34,7 +29,9 @@ class PgStatements {
   PgStatement delete_queue;
 
  private:
-  std::array<PgStatement, 8> commits_;
+  const RowLayout& layout_;
+  Mutex mutex_;
+  std::map<CommitShape, PgStatement> commits_ MR_GUARDED_BY(mutex_);
 };
 
 }  // namespace millrace::store

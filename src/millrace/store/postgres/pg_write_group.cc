@@ -1,9 +1,10 @@
 #include "millrace/store/postgres/pg_write_group.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
-#include <set>
 #include <tuple>
+#include <utility>
 
 #include "millrace/store/validate.h"
 
@@ -12,42 +13,26 @@ namespace {
 
 using Of = PgArray::Of;
 
-struct TaskArrays {
-  PgArray queue{Of::kInt4};
-  PgArray hash{Of::kInt8};
-  PgArray id{Of::kBytes};
-  PgArray pass{Of::kInt8};
-  PgArray task{Of::kInt8};
+// Where the task rows of a statement lie, each place once.
+class Places {
+ public:
+  // The number, from 1, of the place of `of`'s tasks in this subqueue. `queue`: changes with `of`.
+  std::int32_t NumberOf(const RowLayout& layout, std::int32_t queue, const RowLayout::Place& of,
+                        Subqueue subqueue) {
+    const auto [it, added] = numbers_.try_emplace({queue, subqueue}, hash_.size() + 1);
+    if (added) {
+      const RowLayout::Place place = layout.PlaceOfTasks(of, subqueue);
+      hash_.AddInt8(place.range_hash);
+      id_.AddBytes(place.task_queue_id);
+    }
+    return it->second;
+  }
+  void MoveTo(PgParams& params) { params.Array(std::move(hash_)).Array(std::move(id_)); }
 
-  void Add(std::int32_t number, const RowLayout::Place& place, TaskLevel level) {
-    queue.AddInt4(number);
-    hash.AddInt8(place.range_hash);
-    id.AddBytes(place.task_queue_id);
-    pass.AddInt8(level.pass);
-    task.AddInt8(level.id.value);
-  }
-  void MoveTo(PgParams& params) {
-    params.Array(std::move(queue)).Array(std::move(hash)).Array(std::move(id));
-    params.Array(std::move(pass)).Array(std::move(task));
-  }
-};
-
-struct SideArrays {
-  PgArray queue{Of::kInt4};
-  PgArray hash{Of::kInt8};
-  PgArray id{Of::kBytes};
-  PgArray key{Of::kBytes};
-
-  void Add(std::int32_t number, const RowLayout::Place& place, std::string_view side_key) {
-    queue.AddInt4(number);
-    hash.AddInt8(place.range_hash);
-    id.AddBytes(place.task_queue_id);
-    key.AddBytes(side_key);
-  }
-  void MoveTo(PgParams& params) {
-    params.Array(std::move(queue)).Array(std::move(hash)).Array(std::move(id));
-    params.Array(std::move(key));
-  }
+ private:
+  std::map<std::pair<std::int32_t, Subqueue>, std::int32_t> numbers_;
+  PgArray hash_{Of::kInt8};
+  PgArray id_{Of::kBytes};
 };
 
 }  // namespace
@@ -70,12 +55,50 @@ void PgWriteGroup::Load(std::span<const QueueWrite> writes, std::vector<Status>&
   std::size_t round = 0;
   for (std::size_t i = 0; i < valid.size(); ++i) {
     round = i > 0 && key(valid[i]) == key(valid[i - 1]) ? round + 1 : 0;
-    if (round == rounds_.size()) rounds_.emplace_back();
-    const QueueWrite& write = writes[valid[i]];
-    rounds_[round].writes.push_back(valid[i]);
-    rounds_[round].synced = rounds_[round].synced || write.durability == Durability::kSynced;
-    rounds_[round].makes_queues = rounds_[round].makes_queues || write.expected_range_id.value == 0;
+    if (round == rounds_.size()) rounds_.push_back({{}, false, {.updates_all = true}});
+    AddTo(rounds_[round], valid[i]);
   }
+}
+
+PgWriteGroup::Round PgWriteGroup::Alone(std::size_t write) const {
+  Round round{{}, false, {.updates_all = true}};
+  AddTo(round, write);
+  return round;
+}
+
+void PgWriteGroup::AddTo(Round& round, std::size_t index) const {
+  const QueueWrite& write = writes_[index];
+  const Item& item = items_[index];
+  round.writes.push_back(index);
+  round.synced = round.synced || write.durability == Durability::kSynced;
+  CommitShape& shape = round.shape;
+  const bool makes = write.expected_range_id.value == 0;
+  shape.makes_queues = shape.makes_queues || makes;
+  shape.updates_all = shape.updates_all && !makes && write.metadata && !write.keep_owner_state;
+  shape.creates = shape.creates || !item.creates.empty();
+  shape.deletes = shape.deletes || !item.deletes.empty();
+  shape.side_puts = shape.side_puts || !item.side_puts.empty();
+  shape.side_deletes = shape.side_deletes || !item.side_deletes.empty();
+}
+
+std::vector<PgWriteGroup::Run> PgWriteGroup::RunsOf(const std::vector<TaskKey>& keys) {
+  std::vector<TaskKey> sorted = keys;
+  std::sort(sorted.begin(), sorted.end());
+  std::vector<Run> runs;
+  for (const TaskKey& key : sorted) {
+    const std::int64_t id = key.level.id.value;
+    if (!runs.empty()) {
+      Run& last = runs.back();
+      const bool same = last.subqueue == key.subqueue && last.pass == key.level.pass;
+      if (same && id == last.last) continue;
+      if (same && id - 1 == last.last) {
+        last.last = id;
+        continue;
+      }
+    }
+    runs.push_back({key.subqueue, key.level.pass, id, id});
+  }
+  return runs;
 }
 
 Status PgWriteGroup::LoadOne(const QueueWrite& write, Item& item) {
@@ -84,11 +107,22 @@ Status PgWriteGroup::LoadOne(const QueueWrite& write, Item& item) {
   if (!place.ok()) return place.status();
   item.place = std::move(*place);
   // One statement sees each row once: of two changes to a row the one that counts is chosen here.
-  const std::set<TaskKey> deletes(write.deletes.begin(), write.deletes.end());
+  item.deletes = RunsOf(write.deletes);
+  const auto deleted = [&item](const TaskKey& key) {
+    const auto after = std::upper_bound(
+        item.deletes.begin(), item.deletes.end(), key, [](const TaskKey& k, const Run& run) {
+          return std::tie(k.subqueue, k.level.pass, k.level.id.value) <
+                 std::tie(run.subqueue, run.pass, run.first);
+        });
+    if (after == item.deletes.begin()) return false;
+    const Run& run = *std::prev(after);
+    return run.subqueue == key.subqueue && run.pass == key.level.pass &&
+           key.level.id.value <= run.last;
+  };
   bool ascending = true;
   for (std::size_t i = 0; i < write.creates.size(); ++i) {
     const TaskRow& row = write.creates[i];
-    if (deletes.contains(row.key)) continue;
+    if (deleted(row.key)) continue;
     if (!item.creates.empty() && row.key <= item.creates.back()->key) ascending = false;
     item.creates.push_back(&row);
   }
@@ -105,10 +139,14 @@ Status PgWriteGroup::LoadOne(const QueueWrite& write, Item& item) {
   std::map<std::string_view, const SideRow*> puts;
   for (const SideRow& row : write.side_puts) puts[row.key] = &row;
   for (const auto& [key, row] : puts) item.side_puts.push_back(row);
+  for (const std::string& key : write.side_deletes) {
+    if (!puts.contains(key)) item.side_deletes.push_back(&key);
+  }
   return {};
 }
 
-PgParams PgWriteGroup::Parameters(const Round& round, std::string_view synchronous_commit) {
+PgParams PgWriteGroup::Parameters(const Round& round, const CommitShape& shape,
+                                  std::string_view synchronous_commit) {
   PgArray queue_hash(Of::kInt8);
   PgArray queue_id(Of::kBytes);
   PgArray expected(Of::kInt8);
@@ -117,12 +155,22 @@ PgParams PgWriteGroup::Parameters(const Round& round, std::string_view synchrono
   PgArray kept_time(Of::kBytes);
   PgArray state_time(Of::kInt8);
   PgArray state(Of::kBytes);
-  TaskArrays creates;
+  Places places;
+  PgArray create_queue(Of::kInt4);
+  PgArray create_place(Of::kInt4);
+  PgArray create_pass(Of::kInt8);
+  PgArray create_id(Of::kInt8);
   PgArray create_data(Of::kBytes);
-  TaskArrays deletes;
-  SideArrays puts;
-  PgArray put_values(Of::kBytes);
-  SideArrays side_deletes;
+  PgArray delete_queue(Of::kInt4);
+  PgArray delete_place(Of::kInt4);
+  PgArray delete_pass(Of::kInt8);
+  PgArray delete_first(Of::kInt8);
+  PgArray delete_last(Of::kInt8);
+  PgArray put_queue(Of::kInt4);
+  PgArray put_key(Of::kBytes);
+  PgArray put_value(Of::kBytes);
+  PgArray side_delete_queue(Of::kInt4);
+  PgArray side_delete_key(Of::kBytes);
   std::string bytes;
   std::int32_t number = 0;
   for (const std::size_t index : round.writes) {
@@ -152,36 +200,52 @@ PgParams PgWriteGroup::Parameters(const Round& round, std::string_view synchrono
                                         : std::string());
     }
     for (std::size_t i = 0; i < item.creates.size(); ++i) {
-      const TaskRow& row = *item.creates[i];
-      creates.Add(number, layout_.PlaceOfTasks(item.place, row.key.subqueue), row.key.level);
+      const TaskKey& key = item.creates[i]->key;
+      create_queue.AddInt4(number);
+      create_place.AddInt4(places.NumberOf(layout_, number, item.place, key.subqueue));
+      create_pass.AddInt8(key.level.pass);
+      create_id.AddInt8(key.level.id.value);
       create_data.AddBytes(item.data[i]);
     }
-    for (const TaskKey& key : write.deletes) {
-      deletes.Add(number, layout_.PlaceOfTasks(item.place, key.subqueue), key.level);
+    for (const Run& run : item.deletes) {
+      delete_queue.AddInt4(number);
+      delete_place.AddInt4(places.NumberOf(layout_, number, item.place, run.subqueue));
+      delete_pass.AddInt8(run.pass);
+      delete_first.AddInt8(run.first);
+      delete_last.AddInt8(run.last);
     }
     for (const SideRow* row : item.side_puts) {
-      puts.Add(number, item.place, row->key);
-      put_values.AddBytes(row->value);
+      put_queue.AddInt4(number);
+      put_key.AddBytes(row->key);
+      put_value.AddBytes(row->value);
     }
-    for (const std::string& key : write.side_deletes) {
-      const auto replaced =
-          std::lower_bound(item.side_puts.begin(), item.side_puts.end(), key,
-                           [](const SideRow* row, const std::string& k) { return row->key < k; });
-      if (replaced != item.side_puts.end() && (*replaced)->key == key) continue;
-      side_deletes.Add(number, item.place, key);
+    for (const std::string* key : item.side_deletes) {
+      side_delete_queue.AddInt4(number);
+      side_delete_key.AddBytes(*key);
     }
   }
   PgParams params;
   params.Array(std::move(queue_hash)).Array(std::move(queue_id)).Array(std::move(expected));
-  params.Array(std::move(range_id)).Array(std::move(data)).Array(std::move(kept_time));
-  creates.MoveTo(params);
-  params.Array(std::move(create_data));
-  deletes.MoveTo(params);
-  puts.MoveTo(params);
-  params.Array(std::move(put_values));
-  side_deletes.MoveTo(params);
-  params.Bytes(synchronous_commit);
+  params.Array(std::move(range_id)).Array(std::move(data));
+  if (!shape.updates_all) params.Array(std::move(kept_time));
   if (layout_.keeps_state()) params.Array(std::move(state_time)).Array(std::move(state));
+  params.Bytes(synchronous_commit);
+  if (shape.creates || shape.deletes) places.MoveTo(params);
+  if (shape.creates) {
+    params.Array(std::move(create_queue)).Array(std::move(create_place));
+    params.Array(std::move(create_pass)).Array(std::move(create_id)).Array(std::move(create_data));
+  }
+  if (shape.deletes) {
+    params.Array(std::move(delete_queue)).Array(std::move(delete_place));
+    params.Array(std::move(delete_pass)).Array(std::move(delete_first));
+    params.Array(std::move(delete_last));
+  }
+  if (shape.side_puts) {
+    params.Array(std::move(put_queue)).Array(std::move(put_key)).Array(std::move(put_value));
+  }
+  if (shape.side_deletes) {
+    params.Array(std::move(side_delete_queue)).Array(std::move(side_delete_key));
+  }
   return params;
 }
 

@@ -51,6 +51,13 @@ void AwaitHealth(TaskStore& store, bool healthy) {
   while (store.Health().ok() != healthy) std::this_thread::yield();
 }
 
+// A write as owners send it: the range ids are then compared by another statement.
+QueueWrite OwnersCreate(const std::string& queue, std::int64_t id, std::int64_t range_id = 1) {
+  QueueWrite write = TestCreate(queue, id, range_id);
+  write.metadata = TestMetadata(range_id);
+  return write;
+}
+
 // Another program's session in the database.
 class Session {
  public:
@@ -100,14 +107,21 @@ TEST_F(PostgresFaultTest, ALockedQueueDoesNotHoldUpItsNeighbours) {
   }
   Session other(url_);
   other.Lock("bb");
-  const std::vector<QueueWrite> group = {TestCreate("aa", 1), TestCreate("bb", 1),
-                                         TestCreate("cc", 1), TestCreate("dd", 1)};
-  const std::vector<Status> results = store->Commit(group);
-  EXPECT_TRUE(results[0].ok()) << results[0];
-  EXPECT_EQ(results[1].code(), StatusCode::kUnavailable) << results[1];
-  EXPECT_TRUE(results[2].ok()) << results[2];
-  EXPECT_FALSE(results[3].ok());
+  std::int64_t id = 10;
+  for (const auto& make :
+       {+[](const char* queue, std::int64_t i) { return TestCreate(queue, i); },
+        +[](const char* queue, std::int64_t i) { return OwnersCreate(queue, i); }}) {
+    ++id;
+    const std::vector<QueueWrite> group = {make("aa", id), make("bb", id), make("cc", id),
+                                           make("dd", id)};
+    const std::vector<Status> results = store->Commit(group);
+    EXPECT_TRUE(results[0].ok()) << results[0];
+    EXPECT_EQ(results[1].code(), StatusCode::kUnavailable) << results[1];
+    EXPECT_TRUE(results[2].ok()) << results[2];
+    EXPECT_FALSE(results[3].ok());
+  }
   other.Sql("ROLLBACK");
+  EXPECT_EQ(TaskIds(*store, "aa"), Ids({11, 12}));
   EXPECT_EQ(TaskIds(*store, "bb"), Ids());
   EXPECT_TRUE(CommitOne(*store, TestCreate("bb", 1)).ok());
   EXPECT_EQ(CommitOne(*store, TestCreate("dd", 1)).code(), StatusCode::kFenced);
@@ -152,7 +166,13 @@ TEST_F(PostgresFaultTest, ASessionEndedInItsTransactionHasSurelyNotApplied) {
 }
 
 TEST_F(PostgresFaultTest, SessionsEndedAtRestAreReplaced) {
-  const auto store = OpenStore(url_);
+  // Nobody looks at them meanwhile.
+  PostgresConfig config;
+  config.url = url_;
+  config.watch_interval = std::chrono::hours(1);
+  auto opened = PostgresTaskStore::Open(config, StandaloneLayout(), NullMetrics(), Quiet());
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  const std::unique_ptr<PostgresTaskStore> store = std::move(*opened);
   ASSERT_TRUE(CommitOne(*store, TestLease("q")).ok());
   Session other(url_);
   for (int id = 1; id <= 5; ++id) {
@@ -180,11 +200,15 @@ class LostReplyTest : public PostgresFaultTest {
     store_ = OpenStore(server().Url(database, proxy_.folder()), config);
     direct_ = OpenStore(url_);
     ASSERT_TRUE(CommitOne(*store_, TestLease("q")).ok());
-    // Prepares the statement that the tests meet on its way.
+    // Prepares the statements that the tests meet on their way.
     QueueWrite nothing;
     nothing.queue = {"ns", "q", 0};
     nothing.expected_range_id = RangeId{1};
     ASSERT_TRUE(CommitOne(*store_, nothing).ok());
+    ASSERT_TRUE(CommitOne(*store_, TestCreate("q", 1)).ok());
+    nothing.deletes = {{0, {0, TaskId{1}}}};
+    ASSERT_TRUE(CommitOne(*store_, nothing).ok());
+    ASSERT_EQ(TaskIds(*store_, "q"), Ids());
   }
 
   PgTestProxy proxy_{server().socket()};
@@ -387,8 +411,10 @@ TEST_F(PostgresFaultTest, TwoNodesRaceForOneQueue) {
         ASSERT_TRUE(taken.ok() || taken.code() == StatusCode::kFenced) << taken;
         if (!taken.ok()) continue;
         leases[node].insert(range_id);
-        for (int i = 0; i < 3; ++i) {
-          const Status written = CommitOne(store, TestCreate("q", range_id * 10 + i, range_id));
+        for (int i = 0; i < 4; ++i) {
+          const std::int64_t id = range_id * 10 + i;
+          const Status written = CommitOne(
+              store, i % 2 == 0 ? OwnersCreate("q", id, range_id) : TestCreate("q", id, range_id));
           ASSERT_TRUE(written.ok() || written.code() == StatusCode::kFenced) << written;
           if (!written.ok()) break;
           rows[node].insert(range_id * 10 + i);
@@ -418,7 +444,10 @@ TEST_F(PostgresFaultTest, TwoNodesWithTheSameManyQueuesNeverDeadlock) {
         std::vector<QueueWrite> group;
         for (int q = 0; q < kQueues; ++q) {
           const int queue = node == 0 ? q : kQueues - 1 - q;
-          group.push_back(TestCreate("queue" + std::to_string(queue), 2 * turn + node));
+          // Of both kinds, so that the two statements meet as well.
+          const std::string name = "queue" + std::to_string(queue);
+          const std::int64_t id = 2 * turn + node;
+          group.push_back(turn % 3 == node ? TestCreate(name, id) : OwnersCreate(name, id));
         }
         for (const Status& status : stores[node]->Commit(group)) EXPECT_TRUE(status.ok()) << status;
       }
@@ -430,6 +459,27 @@ TEST_F(PostgresFaultTest, TwoNodesWithTheSameManyQueuesNeverDeadlock) {
       server().Sql("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()",
                    url_.substr(url_.rfind('=') + 1)),
       "0");
+}
+
+TEST_F(PostgresFaultTest, OfOwnersGroupOnlyTheOnesThatLostTheirQueueAreFenced) {
+  const auto store = OpenStore(url_);
+  for (const char* name : {"aa", "bb", "cc"}) {
+    ASSERT_TRUE(CommitOne(*store, TestLease(name)).ok());
+  }
+  ASSERT_TRUE(CommitOne(*store, TestLease("bb", 2)).ok());
+  const std::vector<QueueWrite> group = {OwnersCreate("cc", 1), OwnersCreate("bb", 1),
+                                         OwnersCreate("aa", 1), OwnersCreate("nobody", 1)};
+  const std::vector<Status> results = store->Commit(group);
+  EXPECT_TRUE(results[0].ok()) << results[0];
+  EXPECT_EQ(results[1].code(), StatusCode::kFenced);
+  EXPECT_NE(results[1].message().find("range id is 2, expected 1"), std::string::npos);
+  EXPECT_TRUE(results[2].ok()) << results[2];
+  EXPECT_EQ(results[3].code(), StatusCode::kFenced);
+  EXPECT_EQ(TaskIds(*store, "aa"), Ids({1}));
+  EXPECT_EQ(TaskIds(*store, "bb"), Ids());
+  EXPECT_EQ(TaskIds(*store, "cc"), Ids({1}));
+  EXPECT_EQ(TaskIds(*store, "nobody"), Ids());
+  EXPECT_EQ(store->ReadMetadata({"ns", "bb", 0})->range_id, RangeId{2});
 }
 
 // ---- Rows and space
@@ -465,6 +515,48 @@ TEST_F(PostgresFaultTest, DamagedAndForeignRowsFaultTheirQueueOnly) {
   EXPECT_EQ(store->ReadTasks({"ns", "bb", 0}, 0, TaskLevel::Min(), TaskLevel::Max(), 9, 9).code(),
             StatusCode::kCorruption);
   EXPECT_EQ(TaskIds(*store, "cc"), Ids({1}));
+}
+
+TEST_F(PostgresFaultTest, ABadRowHidesNoOtherQueueFromAList) {
+  const auto store = OpenStore(url_);
+  for (const char* name : {"aa", "bb", "cc", "dd", "ee"}) {
+    ASSERT_TRUE(CommitOne(*store, TestLease(name)).ok());
+  }
+  Session other(url_);
+  // The first, one in the middle and the last; ids that are no queue's before and between them.
+  other.Sql(
+      "UPDATE task_queues_v2 SET data = set_byte(data, 15, get_byte(data, 15) # 1) WHERE "
+      "position('aa'::bytea IN task_queue_id) > 0 OR position('cc'::bytea IN task_queue_id) > 0");
+  other.Sql(
+      "UPDATE task_queues_v2 SET data_encoding = 'Proto3' WHERE "
+      "position('ee'::bytea IN task_queue_id) > 0");
+  other.Sql(
+      "INSERT INTO task_queues_v2 SELECT range_hash, substring(task_queue_id FOR 16), range_id, "
+      "data, data_encoding FROM task_queues_v2 WHERE position('bb'::bytea IN task_queue_id) > 0");
+  other.Sql(
+      "INSERT INTO task_queues_v2 SELECT range_hash, task_queue_id || '\\x00'::bytea, range_id, "
+      "data, data_encoding FROM task_queues_v2 WHERE position('bb'::bytea IN task_queue_id) > 0");
+  for (const std::size_t limit : {1, 2, 3, 10}) {
+    SCOPED_TRACE(limit);
+    std::vector<std::string> names;
+    std::string token;
+    do {
+      const Result<QueuePage> page = store->ListQueues(token, limit);
+      ASSERT_TRUE(page.ok()) << page.status();
+      ASSERT_LE(page->queues.size(), limit);
+      for (const QueueEntry& entry : page->queues) names.push_back(entry.key.persistence_name);
+      token = page->next_page_token;
+    } while (!token.empty());
+    EXPECT_EQ(names, (std::vector<std::string>{"bb", "dd"}));
+  }
+  // The range id can be read even so; a queue without one cannot be owned.
+  other.Sql(
+      "UPDATE task_queues_v2 SET range_id = 0 WHERE position('dd'::bytea IN task_queue_id) > 0");
+  const std::vector<PhysicalQueueKey> queues = {{"ns", "aa", 0}, {"ns", "dd", 0}, {"ns", "bb", 0}};
+  const std::vector<Result<RangeId>> ids = store->ReadRangeIds(queues);
+  EXPECT_EQ(*ids[0], RangeId{1});
+  EXPECT_EQ(ids[1].code(), StatusCode::kCorruption);
+  EXPECT_EQ(*ids[2], RangeId{1});
 }
 
 // A file system of a few megabytes; unmounted at the end.

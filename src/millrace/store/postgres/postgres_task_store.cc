@@ -66,36 +66,40 @@ Result<std::unique_ptr<PostgresTaskStore>> PostgresTaskStore::Open(const Postgre
     if (!connection.ok()) return connection.status();
     MR_RETURN_IF_ERROR(CheckSchema(**connection));
   }
-  return std::make_unique<PostgresTaskStore>(std::move(*pool), layout);
+  return std::make_unique<PostgresTaskStore>(std::move(*pool), layout, log);
 }
 
-PostgresTaskStore::PostgresTaskStore(std::shared_ptr<PgPool> pool, const RowLayout& layout)
-    : pool_(std::move(pool)), layout_(layout), statements_(layout), group_(layout) {}
+PostgresTaskStore::PostgresTaskStore(std::shared_ptr<PgPool> pool, const RowLayout& layout,
+                                     Log& log)
+    : pool_(std::move(pool)), layout_(layout), statements_(layout), log_(log) {}
 
 std::vector<Status> PostgresTaskStore::Commit(std::span<const QueueWrite> writes) {
   std::vector<Status> results(writes.size());
   if (writes.empty()) return results;
-  MutexLock turn(write_turn_);
-  group_.Load(writes, results);
-  for (const PgWriteGroup::Round& round : group_.rounds()) CommitRound(round, writes, results);
+  PgWriteGroup group(layout_);
+  group.Load(writes, results);
+  for (const PgWriteGroup::Round& round : group.rounds()) {
+    CommitRound(group, round, writes, results);
+  }
   return results;
 }
 
-void PostgresTaskStore::CommitRound(const PgWriteGroup::Round& round,
+void PostgresTaskStore::CommitRound(PgWriteGroup& group, const PgWriteGroup::Round& round,
                                     std::span<const QueueWrite> writes,
                                     std::vector<Status>& results) {
-  PgStatements::CommitShape shape;
-  shape.makes_queues = round.makes_queues;
-  Sent sent = SendCuring(round, shape);
+  CommitShape shape = round.shape;
+  Sent sent = SendCuring(group, round, shape);
   if (sent.status.code() == StatusCode::kUnavailable && !IsOfTheServer(sent.sqlstate) &&
       round.writes.size() > 1) {
     for (const std::size_t index : round.writes) {
-      PgWriteGroup::Round alone{{index}, round.synced, round.makes_queues};
-      CommitRound(alone, writes, results);
+      PgWriteGroup::Round alone = group.Alone(index);
+      alone.synced = round.synced;
+      CommitRound(group, alone, writes, results);
     }
     return;
   }
   if (IsShortage(sent.sqlstate)) pool_->ReportBroken(sent.status);
+  if (shape.updates_all) FindStored(round, writes, sent);
   for (std::size_t i = 0; i < round.writes.size(); ++i) {
     const std::size_t index = round.writes[i];
     if (!sent.status.ok()) {
@@ -110,30 +114,49 @@ void PostgresTaskStore::CommitRound(const PgWriteGroup::Round& round,
   }
 }
 
-PostgresTaskStore::Sent PostgresTaskStore::SendCuring(const PgWriteGroup::Round& round,
-                                                      PgStatements::CommitShape& shape) {
-  Sent sent = Send(round, shape);
+void PostgresTaskStore::FindStored(const PgWriteGroup::Round& round,
+                                   std::span<const QueueWrite> writes, Sent& sent) {
+  std::vector<PhysicalQueueKey> queues;
+  std::vector<std::size_t> numbers;
+  for (std::size_t i = 0; i < sent.stored_instead.size(); ++i) {
+    if (!sent.stored_instead[i]) continue;
+    queues.push_back(writes[round.writes[i]].queue);
+    numbers.push_back(i);
+  }
+  if (queues.empty()) return;
+  const std::vector<Result<RangeId>> found = ReadRangeIds(queues);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (found[i].ok()) sent.stored_instead[numbers[i]] = found[i].value().value;
+  }
+}
+
+PostgresTaskStore::Sent PostgresTaskStore::SendCuring(PgWriteGroup& group,
+                                                      const PgWriteGroup::Round& round,
+                                                      CommitShape& shape) {
+  Sent sent = Send(group, round, shape);
   for (int retry = 0; retry < kRetriesMax; ++retry) {
     if (sent.status.code() != StatusCode::kUnavailable) break;
     if (IsLockTimeout(sent.sqlstate) && !shape.skips_locked) {
       shape.skips_locked = true;
+      shape.updates_all = false;
     } else if (IsDuplicateRow(sent.sqlstate) && !shape.replaces_tasks) {
       shape.replaces_tasks = true;
     } else if (!IsCollision(sent.sqlstate)) {
       break;
     }
     pool_->counters().retries.Increment();
-    sent = Send(round, shape);
+    sent = Send(group, round, shape);
   }
   return sent;
 }
 
-PostgresTaskStore::Sent PostgresTaskStore::Send(const PgWriteGroup::Round& round,
-                                                PgStatements::CommitShape shape) {
+PostgresTaskStore::Sent PostgresTaskStore::Send(PgWriteGroup& group,
+                                                const PgWriteGroup::Round& round,
+                                                const CommitShape& shape) {
   Result<PgPool::Lease> connection = pool_->Take();
   if (!connection.ok()) return {connection.status(), "", {}};
   const std::string& sync = (*connection)->synced_commit();
-  const PgParams params = group_.Parameters(round, round.synced ? sync : "off");
+  const PgParams params = group.Parameters(round, shape, round.synced ? sync : "off");
   PgReply reply = (*connection)->Run(statements_.Commit(shape), params);
   Sent sent{std::move(reply.status), std::move(reply.sqlstate), {}};
   if (!sent.status.ok()) return sent;
@@ -169,6 +192,44 @@ Result<QueueMetadata> PostgresTaskStore::ReadMetadata(const PhysicalQueueKey& qu
       layout_.DecodeQueue(*place, QueueRowAt(*rows, 0, layout_.keeps_state()));
   if (!metadata.ok()) return Named(metadata.status(), queue);
   return metadata;
+}
+
+std::vector<Result<RangeId>> PostgresTaskStore::ReadRangeIds(
+    std::span<const PhysicalQueueKey> queues) {
+  std::vector<Result<RangeId>> ids;
+  ids.reserve(queues.size());
+  std::vector<std::size_t> asked;  // By number in the statement.
+  PgArray hashes(PgArray::Of::kInt8);
+  PgArray place_ids(PgArray::Of::kBytes);
+  for (const PhysicalQueueKey& queue : queues) {
+    Status valid = ValidateQueueKey(queue);
+    const Result<RowLayout::Place> place =
+        valid.ok() ? layout_.PlaceOfQueue(queue) : Result<RowLayout::Place>(std::move(valid));
+    if (place.ok()) {
+      asked.push_back(ids.size());
+      hashes.AddInt8(place->range_hash);
+      place_ids.AddBytes(place->task_queue_id);
+    }
+    ids.emplace_back(place.ok() ? Status(StatusCode::kNotFound, "no such queue") : place.status());
+  }
+  if (asked.empty()) return ids;
+  PgParams params;
+  params.Array(std::move(hashes)).Array(std::move(place_ids));
+  const Result<PgRows> rows = Ask(statements_.read_range_ids, params);
+  if (!rows.ok()) {
+    for (const std::size_t i : asked) ids[i] = rows.status();
+    return ids;
+  }
+  for (int row = 0; row < rows->size(); ++row) {
+    const RangeId found{rows->Int8(row, 1)};
+    const std::size_t i = asked[static_cast<std::size_t>(rows->Int8(row, 0)) - 1];
+    if (found.value > 0) {
+      ids[i] = found;
+    } else {
+      ids[i] = Status(StatusCode::kCorruption, "damaged queue row");
+    }
+  }
+  return ids;
 }
 
 Result<TaskPage> PostgresTaskStore::ReadTasks(const PhysicalQueueKey& queue, Subqueue subqueue,
@@ -278,27 +339,40 @@ Result<QueuePage> PostgresTaskStore::ListQueues(std::string_view page_token, std
     if (!place.ok()) return place.status();
     after = std::move(*place);
   }
-  PgParams params;
-  params.Int8(after.range_hash).Bytes(after.task_queue_id);
-  params.Bytes(layout_.first_id()).Bytes(layout_.end_id());
-  params.Int8(layout_.last_hash()).Int8(SqlLimit(limit) + 1);
-  const Result<PgRows> rows = Ask(statements_.list_queues, params);
-  if (!rows.ok()) return rows.status();
   QueuePage page;
-  const auto count = static_cast<std::size_t>(rows->size());
-  for (std::size_t i = 0; i < std::min(count, limit); ++i) {
-    const int row = static_cast<int>(i);
-    RowLayout::Place place{rows->Int8(row, 6), std::string(rows->Bytes(row, 7))};
-    std::optional<PhysicalQueueKey> queue = layout_.QueueAt(place.task_queue_id);
-    if (!queue) {
-      return Status(StatusCode::kCorruption, "a row in task_queues has an id that is no queue's");
+  std::optional<PhysicalQueueKey> last;  // The last queue looked at: a token can name it.
+  // Rows that are left out leave room in the page.
+  for (;;) {
+    const std::size_t room = limit - page.queues.size();
+    PgParams params;
+    params.Int8(after.range_hash).Bytes(after.task_queue_id);
+    params.Bytes(layout_.first_id()).Bytes(layout_.end_id());
+    params.Int8(layout_.last_hash()).Int8(SqlLimit(room) + 1);
+    const Result<PgRows> rows = Ask(statements_.list_queues, params);
+    if (!rows.ok()) return rows.status();
+    const auto count = static_cast<std::size_t>(rows->size());
+    for (std::size_t i = 0; i < std::min(count, room); ++i) {
+      const int row = static_cast<int>(i);
+      after = {rows->Int8(row, 6), std::string(rows->Bytes(row, 7))};
+      std::optional<PhysicalQueueKey> queue = layout_.QueueAt(after.task_queue_id);
+      if (!queue) {
+        log_.Write(LogLevel::kError, "store", "row left out of a list: its id is no queue's", {});
+        continue;
+      }
+      last = queue;
+      Result<QueueMetadata> metadata =
+          layout_.DecodeQueue(after, QueueRowAt(*rows, row, layout_.keeps_state()));
+      if (!metadata.ok()) {
+        log_.Write(LogLevel::kError, "store", "queue left out of a list: its metadata is damaged",
+                   {{"queue", queue->persistence_name}});
+        continue;
+      }
+      page.queues.push_back({std::move(*queue), std::move(*metadata)});
     }
-    Result<QueueMetadata> metadata =
-        layout_.DecodeQueue(place, QueueRowAt(*rows, row, layout_.keeps_state()));
-    if (!metadata.ok()) return Named(metadata.status(), *queue);
-    page.queues.push_back({std::move(*queue), std::move(*metadata)});
+    if (count <= room) return page;
+    if (page.queues.size() == limit) break;
   }
-  if (count > limit) page.next_page_token = EncodePageToken(EncodeQueueKey(page.queues.back().key));
+  page.next_page_token = EncodePageToken(EncodeQueueKey(*last));
   return page;
 }
 

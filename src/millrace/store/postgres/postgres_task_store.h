@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "millrace/base/mutex.h"
 #include "millrace/base/status.h"
 #include "millrace/store/postgres/pg_pool.h"
 #include "millrace/store/postgres/pg_statements.h"
@@ -27,8 +26,8 @@ namespace millrace::store {
 // sits on one queue's row for longer than lock_timeout, the group goes again without that queue;
 // when the server refuses the group for a reason that lies in a row, its writes go one by one.
 //
-// Thread: any. Commits take turns; reads overlap.
-// Bounds: the pool's; a write waits for its turn as long as the ones before it take.
+// Thread: any; calls overlap, of writes to one queue one waits for the other in the database.
+// Bounds: the pool's.
 // Fails: kUnavailable: surely not applied (refused, aborted, never sent, pool says no).
 //   kUnknownOutcome: the connection was lost between the sending of a group and its answer.
 //   DeleteQueue: the same.
@@ -42,13 +41,14 @@ class PostgresTaskStore final : public TaskStore {
                                                          const RowLayout& layout, Metrics& metrics,
                                                          Log& log);
   // Several stores may share a pool. The schema must be there.
-  PostgresTaskStore(std::shared_ptr<PgPool> pool, const RowLayout& layout);
+  PostgresTaskStore(std::shared_ptr<PgPool> pool, const RowLayout& layout, Log& log);
 
   [[nodiscard]] StoreTraits traits() const override {
     return {.exclusive = false, .counts_deletes = true};
   }
   std::vector<Status> Commit(std::span<const QueueWrite> writes) override;
   Result<QueueMetadata> ReadMetadata(const PhysicalQueueKey& queue) override;
+  std::vector<Result<RangeId>> ReadRangeIds(std::span<const PhysicalQueueKey> queues) override;
   Result<TaskPage> ReadTasks(const PhysicalQueueKey& queue, Subqueue subqueue, TaskLevel from,
                              TaskLevel through, std::size_t limit, std::size_t max_bytes) override;
   Result<std::optional<std::int64_t>> DeleteTasksThrough(const PhysicalQueueKey& queue,
@@ -68,22 +68,20 @@ class PostgresTaskStore final : public TaskStore {
     std::vector<std::optional<std::int64_t>> stored_instead;
   };
 
-  void CommitRound(const PgWriteGroup::Round& round, std::span<const QueueWrite> writes,
-                   std::vector<Status>& results) MR_REQUIRES(write_turn_);
+  void CommitRound(PgWriteGroup& group, const PgWriteGroup::Round& round,
+                   std::span<const QueueWrite> writes, std::vector<Status>& results);
+  // Asks for the range ids of those that did not pass: the message tells them.
+  void FindStored(const PgWriteGroup::Round& round, std::span<const QueueWrite> writes, Sent& sent);
   // With what another try can cure cured.
-  Sent SendCuring(const PgWriteGroup::Round& round, PgStatements::CommitShape& shape)
-      MR_REQUIRES(write_turn_);
-  Sent Send(const PgWriteGroup::Round& round, PgStatements::CommitShape shape)
-      MR_REQUIRES(write_turn_);
+  Sent SendCuring(PgWriteGroup& group, const PgWriteGroup::Round& round, CommitShape& shape);
+  Sent Send(PgWriteGroup& group, const PgWriteGroup::Round& round, const CommitShape& shape);
   // A read, or anything else that may be repeated.
   Result<PgRows> Ask(const PgStatement& statement, const PgParams& params);
 
   const std::shared_ptr<PgPool> pool_;
   const RowLayout& layout_;
-  const PgStatements statements_;
-
-  Mutex write_turn_;
-  PgWriteGroup group_ MR_GUARDED_BY(write_turn_);
+  PgStatements statements_;
+  Log& log_;
 };
 
 }  // namespace millrace::store

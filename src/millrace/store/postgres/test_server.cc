@@ -162,7 +162,7 @@ std::string PgTestServer::NewDatabase() {
     MR_CHECK(plan.ok());
     MR_CHECK(ApplySchema(**connection, *plan).ok());
   }
-  Sql("CREATE DATABASE " + name + " TEMPLATE prepared STRATEGY wal_log");
+  Sql("CREATE DATABASE " + name + " TEMPLATE prepared");
   return Url(name);
 }
 
