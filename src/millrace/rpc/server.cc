@@ -136,7 +136,16 @@ class ServerImpl final : public Server {
     return services;
   }
 
+  static bool HasMethods(const ServiceTable& table, const std::string& service) {
+    const std::string prefix = "/" + service + "/";
+    const auto unary = table.unary.lower_bound(prefix);
+    const auto streaming = table.streaming.lower_bound(prefix);
+    return (unary != table.unary.end() && unary->first.starts_with(prefix)) ||
+           (streaming != table.streaming.end() && streaming->first.starts_with(prefix));
+  }
+
   ServiceTable WithOwnServices(ServiceTable table) {
+    std::erase_if(table.services, [&](const auto& name) { return !HasMethods(table, name); });
     health_.AddTo(&table);
     AddReflection(AllServices(table), &table);
     return table;

@@ -106,7 +106,7 @@ using StreamHandler = UniqueFunction<void(std::unique_ptr<ServerStream>)>;
 struct ServiceTable {
   std::map<std::string, UnaryHandler, std::less<>> unary;
   std::map<std::string, StreamHandler, std::less<>> streaming;
-  // Full names of services, for reflection and health ("millrace.v1.QueueService").
+  // Full names, for reflection and health; one that has no methods here is for health alone.
   std::vector<std::string> services;
 };
 
