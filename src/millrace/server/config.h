@@ -8,6 +8,7 @@
 #include "millrace/base/time.h"
 #include "millrace/queue/config.h"
 #include "millrace/store/postgres/postgres_config.h"
+#include "millrace/temporal/matching_config.h"
 
 namespace millrace::server {
 
@@ -64,6 +65,15 @@ struct LogSettings {
   LogFormat format = LogFormat::kText;
 };
 
+// Being the matching service of a Temporal cluster.
+struct TemporalSettings {
+  bool enabled = false;
+  std::string history_hosts;
+  std::int32_t history_shards = 0;
+  std::string advertise;
+  temporal::MatchingConfig matching;
+};
+
 // Everything a server is told at its start. The member values are the defaults; the table in
 // setting_table.cc gives each a name, a flag, an environment variable, bounds and a line of help.
 struct ServerConfig {
@@ -81,6 +91,7 @@ struct ServerConfig {
   RpcSettings rpc;
   NodeSettings node;
   queue::QueueConfig queue;
+  TemporalSettings temporal;
 };
 
 }  // namespace millrace::server

@@ -7,6 +7,7 @@
 #include "millrace/server/config_file.h"
 #include "millrace/server/setting.h"
 #include "millrace/server/suggest.h"
+#include "millrace/server/temporal_part.h"
 
 namespace millrace::server {
 namespace {
@@ -204,6 +205,12 @@ Status CheckConsistent(const ServerConfig& config) {
   ordered("three times node.heartbeat", 3 * node.heartbeat, "node.expiry", node.expiry);
   needs("node.tls_cert_file", node.tls_cert_file, "node.tls_key_file", node.tls_key_file);
   needs("node.tls_key_file", node.tls_key_file, "node.tls_cert_file", node.tls_cert_file);
+  if (config.temporal.enabled) {
+    const auto history = HistoryConfigFrom(config.temporal);
+    if (!history.ok()) {
+      problems += (problems.empty() ? "" : "\n") + std::string(history.status().message());
+    }
+  }
   return problems.empty() ? OkStatus() : Status(StatusCode::kInvalidArgument, problems);
 }
 

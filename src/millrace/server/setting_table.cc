@@ -50,6 +50,70 @@ constexpr std::int64_t kDay = 24 * kHour;
 
 using enum SettingType;
 
+void AddTemporal(std::vector<Setting>& table) {
+  table.push_back({.name = "temporal.enabled",
+                   .type = kBool,
+                   .help = "serve a Temporal cluster as its matching service, on the same address",
+                   MR_FIELD(temporal.enabled)});
+  table.push_back({.name = "temporal.history_hosts",
+                   .type = kString,
+                   .help = "gRPC addresses of the cluster's history hosts, host:port, comma "
+                           "separated, in the order that the cluster's own list has",
+                   MR_FIELD(temporal.history_hosts)});
+  table.push_back({.name = "temporal.history_shards",
+                   .type = kInt,
+                   .help = "numHistoryShards of the cluster",
+                   MR_FIELD(temporal.history_shards),
+                   .max = 1'000'000});
+  table.push_back({.name = "temporal.advertise",
+                   .type = kString,
+                   .help = "what this host is called when the cluster asks who has a task queue; "
+                           "empty = the address it listens on",
+                   MR_FIELD(temporal.advertise)});
+  table.push_back({.name = "temporal.partitions",
+                   .type = kInt,
+                   .help = "partitions of a task queue, as matching.numTaskqueueReadPartitions of "
+                           "the cluster",
+                   MR_FIELD(temporal.matching.partitions),
+                   .min = 1,
+                   .max = 1'000});
+  table.push_back({.name = "temporal.poll_wait_max",
+                   .type = kDuration,
+                   .help = "longest wait of a poll; then it is answered empty",
+                   MR_FIELD(temporal.matching.poll_wait_max),
+                   .min = kSecond,
+                   .max = kHour});
+  table.push_back({.name = "temporal.backlog_age_max",
+                   .type = kDuration,
+                   .help = "new tasks go straight to waiting polls unless a stored one is older",
+                   MR_FIELD(temporal.matching.sync_match_backlog_age_max),
+                   .max = kDay});
+  table.push_back({.name = "temporal.sync_start_timeout",
+                   .type = kDuration,
+                   .help = "time limit of history's start of a task whose adder waits",
+                   MR_FIELD(temporal.matching.sync_start_timeout),
+                   .min = 10 * kMillisecond,
+                   .max = kHour});
+  table.push_back({.name = "temporal.backlog_start_timeout",
+                   .type = kDuration,
+                   .help = "time limit of history's start of a stored task",
+                   MR_FIELD(temporal.matching.backlog_start_timeout),
+                   .min = 10 * kMillisecond,
+                   .max = kHour});
+  table.push_back({.name = "temporal.sticky_unavailable_after",
+                   .type = kDuration,
+                   .help = "a sticky queue that nobody polled for so long takes no tasks",
+                   MR_FIELD(temporal.matching.sticky_unavailable_after),
+                   .min = 100 * kMillisecond,
+                   .max = kHour});
+  table.push_back({.name = "temporal.idle_unload",
+                   .type = kDuration,
+                   .help = "a task queue without polls and new tasks leaves memory after this",
+                   MR_FIELD(temporal.matching.idle_unload),
+                   .min = kSecond,
+                   .max = kDay});
+}
+
 std::vector<Setting> MakeTable() {
   std::vector<Setting> table;
   table.push_back({.name = "listen",
@@ -422,6 +486,7 @@ std::vector<Setting> MakeTable() {
                    MR_FIELD(queue.backlog.store_retry_max),
                    .min = kMillisecond,
                    .max = kHour});
+  AddTemporal(table);
   return table;
 }
 

@@ -10,9 +10,12 @@
 #include "millrace/queue/queue_service.h"
 #include "millrace/server/cluster_node.h"
 #include "millrace/server/run_server.h"
+#include "millrace/server/temporal_part.h"
 #include "millrace/store/memory/memory_task_store.h"
 #include "millrace/store/postgres/postgres_task_store.h"
+#include "millrace/store/postgres/temporal_layout.h"
 #include "millrace/store/rocksdb/rocks_task_store.h"
+#include "millrace/store/split_task_store.h"
 
 namespace millrace::server {
 namespace {
@@ -24,9 +27,10 @@ std::vector<exec::Executor*> Executors(const std::vector<exec::EventLoop*>& loop
   return {loops.begin(), loops.end()};
 }
 
-// The queue service as an application. With a store of its own it drains and stops in one go: from
-// BeginDrain on queues are given up, and Stop waits for the last of them. As one of several nodes
-// it gives them to the others first, and passes calls on until there are none.
+// The queue service, and a Temporal cluster's matching service if that is wanted, as an
+// application. With a store of its own it drains and stops in one go: from BeginDrain on queues are
+// given up, and Stop waits for the last of them. As one of several nodes it gives those of the
+// queue service to the others first, and passes calls on until there are none.
 class QueueApplication final : public Application {
  public:
   explicit QueueApplication(const ApplicationEnvironment& environment)
@@ -40,6 +44,9 @@ class QueueApplication final : public Application {
     } else {
       alone_ = environment.config.node.id.empty() ? DefaultNodeId(environment.random)
                                                   : environment.config.node.id;
+    }
+    if (environment.config.temporal.enabled) {
+      temporal_ = std::make_unique<TemporalPart>(environment);
     }
     loaded_queues_ = environment.metrics.AddCollector([this](SampleSink& sink) {
       sink.Gauge("millrace_loaded_queues", "Queues held in memory.", {},
@@ -67,6 +74,7 @@ class QueueApplication final : public Application {
     service_.Register(table);
     if (node_ != nullptr) node_->Wrap(table);
     nodes_.Register(table);
+    if (temporal_ != nullptr) temporal_->Register(table);
     return table;
   }
 
@@ -76,34 +84,39 @@ class QueueApplication final : public Application {
   }
 
   void BeginDrain() override {
-    if (node_ != nullptr) return node_->BeginDrain();
-    service_.Stop([this] {
-      Closure done;
-      {
-        MutexLock lock(mutex_);
-        stopped_ = true;
-        done = std::move(done_);
-      }
-      if (done) done();
-    });
+    if (node_ != nullptr) {
+      node_->BeginDrain();
+    } else {
+      service_.Stop([this] { OnPartStopped(); });
+    }
+    if (temporal_ != nullptr) {
+      temporal_->Stop([this] { OnPartStopped(); });
+    } else {
+      OnPartStopped();
+    }
   }
 
   void Stop(Closure done) override {
-    if (node_ != nullptr) {
-      service_.Stop([this, done = std::move(done)]() mutable { node_->Stop(std::move(done)); });
-      return;
-    }
     {
       MutexLock lock(mutex_);
-      if (!stopped_) {
-        done_ = std::move(done);
-        return;
-      }
+      MR_CHECK(!done_);
+      if (parts_running_ > 0) done_ = std::move(done);
     }
-    done();
+    if (done) return done();
+    if (node_ != nullptr) service_.Stop([this] { node_->Stop([this] { OnPartStopped(); }); });
   }
 
  private:
+  void OnPartStopped() {
+    Closure done;
+    {
+      MutexLock lock(mutex_);
+      if (--parts_running_ > 0) return;
+      done = std::move(done_);
+    }
+    if (done) done();
+  }
+
   // Who is there, where no other can be.
   cluster::NodeService::Answer Look() {
     if (node_ != nullptr) return node_->Look();
@@ -122,9 +135,10 @@ class QueueApplication final : public Application {
   std::string alone_;                  // Its id then.
   std::string address_;
   cluster::NodeService nodes_;
+  std::unique_ptr<TemporalPart> temporal_;  // Null = not wanted.
   PrometheusMetrics::Registration loaded_queues_;
   Mutex mutex_;
-  bool stopped_ MR_GUARDED_BY(mutex_) = false;
+  int parts_running_ MR_GUARDED_BY(mutex_) = 2;
   Closure done_ MR_GUARDED_BY(mutex_);
 };
 
@@ -150,7 +164,17 @@ Result<std::unique_ptr<store::TaskStore>> OpenPostgres(const StoreEnvironment& e
   auto opened = store::PostgresTaskStore::Open(
       environment.config.postgres, store::StandaloneLayout(), environment.metrics, environment.log);
   if (!opened.ok()) return opened.status();
-  return std::unique_ptr<store::TaskStore>(std::move(opened).value());
+  std::unique_ptr<store::TaskStore> queues = std::move(opened).value();
+  if (!environment.config.temporal.enabled) return queues;
+  // Temporal's queues lie in Temporal's own tables, row for row as its matching service writes
+  // them.
+  static const std::unique_ptr<store::RowLayout> layout =
+      store::MakeTemporalLayout(store::TemporalTables::kClassic, {});
+  auto temporal = store::PostgresTaskStore::Open(environment.config.postgres, *layout,
+                                                 environment.metrics, environment.log);
+  if (!temporal.ok()) return temporal.status();
+  return std::unique_ptr<store::TaskStore>(
+      std::make_unique<store::SplitTaskStore>(std::move(queues), std::move(temporal).value()));
 }
 
 }  // namespace
