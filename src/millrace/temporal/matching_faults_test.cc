@@ -331,6 +331,25 @@ TEST_F(MatchingTest, AnIdleOwnerFindsOutThatItsQueueWasTaken) {
   EXPECT_EQ(Take(), "w2");
 }
 
+// Found by the simulator: a queue that had nothing when a poll came was never looked at again.
+TEST_F(MatchingTest, WhatAnotherHostStoredInAQueueThatWasAbsentIsFound) {
+  config_.backlog.update_interval = seconds(5);
+  Restart();
+  host_->store().set_traits({.exclusive = false, .counts_deletes = true});
+  const auto poll = Poll();
+  executor_.AdvanceBy(milliseconds(10));
+  {
+    MatchingHost other(executor_, durable_, history_, config_, no_faults_);
+    const auto theirs =
+        other.StartRaw("AddWorkflowTask", AddRequest("w1", Queue("q")).SerializeAsString());
+    executor_.AdvanceBy(milliseconds(10));
+    ASSERT_TRUE(theirs->done && theirs->status.ok());
+  }
+  executor_.AdvanceBy(seconds(6));
+  ASSERT_TRUE(poll->done);
+  EXPECT_EQ(poll->workflow(), "w1");
+}
+
 TEST_F(MatchingTest, BytesThatAreNoRequestAreRefused) {
   for (const auto& [path, handler] : host_->table().unary) {
     const std::string method = path.substr(path.rfind('/') + 1);

@@ -33,12 +33,9 @@ void PartitionBacklog::Look() {
   env_.store.ReadMetadata(
       key_, strand_, [this, hold = std::move(hold)](const Result<store::QueueMetadata>& metadata) {
         strand_.AssertCurrent();
-        if (state_ != State::kUnknown) return;
+        if (state_ != State::kUnknown && state_ != State::kAbsent) return;
         if (metadata.ok()) return Load();
-        if (metadata.code() == StatusCode::kNotFound) {
-          state_ = State::kAbsent;
-          return owner_.OnPartitionKnown(number_);
-        }
+        if (metadata.code() == StatusCode::kNotFound) return OnAbsent();
         if (metadata.code() == StatusCode::kInvalidArgument ||
             metadata.code() == StatusCode::kCorruption) {
           return owner_.OnUnloadRequested(backlog::UnloadCause::kInitError, metadata.status());
@@ -48,10 +45,22 @@ void PartitionBacklog::Look() {
       });
 }
 
+void PartitionBacklog::OnAbsent() {
+  strand_.AssertCurrent();
+  // Another host may store something there, and go.
+  if (!env_.store.traits().exclusive) {
+    retry_.Arm(strand_.clock().Now() + env_.config.backlog.update_interval, [this] { Look(); });
+  }
+  if (state_ == State::kAbsent) return;
+  state_ = State::kAbsent;
+  owner_.OnPartitionKnown(number_);
+}
+
 void PartitionBacklog::Load() {
   strand_.AssertCurrent();
   if (state_ != State::kUnknown && state_ != State::kAbsent) return;
   state_ = State::kLoading;
+  retry_.Cancel();
   manager_ = std::make_unique<backlog::BacklogManager>(
       key_, env_.config.backlog, strand_, env_.store, env_.random, env_.metrics, env_.log,
       static_cast<backlog::BacklogListener&>(*this));

@@ -37,7 +37,8 @@ class BacklogOwner {
 
 // What one partition of a task queue has stored, or that it has nothing: a partition is looked for
 // first, and its lease is taken only when there is a backlog or when a task has to be stored, so
-// that queues which are only polled leave no rows.
+// that queues which are only polled leave no rows. In a store that other hosts share, an absent one
+// is looked for again now and then, as one that is held looks whether it still is.
 //
 //   unknown -> (looked for) -> absent -> (a task comes) -> loading -> held
 //                         \------------ (it is there) ------^
@@ -78,6 +79,7 @@ class PartitionBacklog final : private backlog::BacklogListener {
   enum class State : std::uint8_t { kUnknown, kAbsent, kLoading, kHeld, kStopping };
 
   void Look();
+  void OnAbsent();
 
   void OnLeaseHeld() override;
   bool OnTaskLoaded(const store::TaskRow& /*row*/) override { return false; }
