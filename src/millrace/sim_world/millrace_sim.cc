@@ -21,10 +21,10 @@ using millrace::sim::Profile;
 using millrace::sim::RunOptions;
 using millrace::sim::RunResult;
 
-const std::map<std::string, Profile> kProfiles = {{"backlog", Profile::kBacklog},
-                                                  {"backlog-gc", Profile::kBacklogGc},
-                                                  {"queue", Profile::kQueue},
-                                                  {"queue-owners", Profile::kQueueOwners}};
+const std::map<std::string, Profile> kProfiles = {
+    {"backlog", Profile::kBacklog},   {"backlog-gc", Profile::kBacklogGc},
+    {"queue", Profile::kQueue},       {"queue-owners", Profile::kQueueOwners},
+    {"matching", Profile::kMatching}, {"matching-owners", Profile::kMatchingOwners}};
 
 // What to tell when the process dies in a check of the engine itself or hangs; set before each
 // seed.
@@ -61,8 +61,10 @@ int main(int argc, char** argv) {
   bool hashes = false;
   run->add_option("--seeds", seeds, "How many seeds to run, per profile")->capture_default_str();
   run->add_option("--first", first, "The first seed")->capture_default_str();
-  run->add_option("--profile", names,
-                  "backlog, backlog-gc, queue, queue-owners; several may be given (default: all)")
+  run->add_option(
+         "--profile", names,
+         "backlog, backlog-gc, queue, queue-owners, matching, matching-owners; several may be "
+         "given (default: all)")
       ->check(CLI::IsMember(kProfiles));
   run->add_option("--seed-seconds-max", seconds_max, "Real time one seed may take")
       ->capture_default_str();

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "millrace/queue/queue_service.h"
+
 namespace millrace::sim {
 namespace {
 
@@ -35,6 +37,20 @@ queue::QueueConfig ConfigFor(const Swarm& swarm, Random& random) {
   return config;
 }
 
+class ServedQueues final : public ServedService {
+ public:
+  ServedQueues(const queue::QueueConfig& config, SimHost& host, Random& random, Log& log,
+               Metrics& metrics)
+      : service_(config, LoopsOf(host), host.store, random, log, metrics) {}
+
+  [[nodiscard]] std::string name() const override { return std::string(queue::kQueueServiceName); }
+  void Register(rpc::ServiceTable& table) override { service_.Register(table); }
+  void Stop(Closure done) override { service_.Stop(std::move(done)); }
+
+ private:
+  queue::QueueService service_;
+};
+
 }  // namespace
 
 QueueWorld::QueueWorld(const RunOptions& options, Coverage& coverage)
@@ -54,8 +70,9 @@ void QueueWorld::OnHostStarted(std::size_t host) { StartServer(host); }
 void QueueWorld::StartServer(std::size_t host) {
   queue::QueueConfig config = config_;
   config.backlog = DrawBacklogConfig();
-  servers_.push_back(std::make_shared<ServerProcess>(judge_, hosts_[host], ++server_lives_, config,
-                                                     random(), log_, metrics_));
+  servers_.push_back(std::make_shared<ServerProcess>(
+      judge_, hosts_[host], ++server_lives_,
+      std::make_unique<ServedQueues>(config, *hosts_[host], random(), log_, metrics_)));
   scheduler_.Trace("server", static_cast<std::int64_t>(host), hosts_[host]->life);
 }
 

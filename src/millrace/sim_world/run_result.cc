@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "millrace/sim_world/backlog_world.h"
+#include "millrace/sim_world/matching_world.h"
 #include "millrace/sim_world/queue_world.h"
 
 namespace millrace::sim {
@@ -12,6 +13,9 @@ namespace {
 std::unique_ptr<World> MakeWorld(const RunOptions& options, Coverage& coverage) {
   if (options.profile == Profile::kBacklog || options.profile == Profile::kBacklogGc) {
     return std::make_unique<BacklogWorld>(options, coverage);
+  }
+  if (options.profile == Profile::kMatching || options.profile == Profile::kMatchingOwners) {
+    return std::make_unique<MatchingWorld>(options, coverage);
   }
   return std::make_unique<QueueWorld>(options, coverage);
 }

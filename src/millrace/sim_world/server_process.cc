@@ -1,18 +1,12 @@
 #include "millrace/sim_world/server_process.h"
 
 #include <utility>
-#include <vector>
 
 namespace millrace::sim {
 
 ServerProcess::ServerProcess(Judge& judge, std::shared_ptr<SimHost> host, int number,
-                             const queue::QueueConfig& config, Random& random, Log& log,
-                             Metrics& metrics)
-    : judge_(judge), host_(std::move(host)), number_(number) {
-  std::vector<exec::Executor*> loops;
-  for (const auto& loop : host_->loops) loops.push_back(loop.get());
-  service_ = std::make_unique<queue::QueueService>(config, std::move(loops), host_->store, random,
-                                                   log, metrics);
+                             std::unique_ptr<ServedService> service)
+    : judge_(judge), host_(std::move(host)), number_(number), service_(std::move(service)) {
   service_->Register(table_);
 }
 
@@ -28,10 +22,9 @@ std::shared_ptr<CallState> ServerProcess::Call(
   state->on_finish = std::move(on_finish);
   state->severed = severed_;
   calls_.push_back(state);
-  state->server_loop->Post(
-      [this, state, path = "/" + std::string(queue::kQueueServiceName) + "/" + method] {
-        table_.unary.at(path)(std::make_unique<SimCall>(state));
-      });
+  state->server_loop->Post([this, state, path = "/" + service_->name() + "/" + method] {
+    table_.unary.at(path)(std::make_unique<SimCall>(state));
+  });
   return state;
 }
 

@@ -90,7 +90,9 @@ INSTANTIATE_TEST_SUITE_P(Profiles, SimulationTest,
                          testing::Values(Case{Profile::kBacklog, "backlog", 400},
                                          Case{Profile::kBacklogGc, "backlog-gc", 400},
                                          Case{Profile::kQueue, "queue", 300},
-                                         Case{Profile::kQueueOwners, "queue-owners", 300}),
+                                         Case{Profile::kQueueOwners, "queue-owners", 300},
+                                         Case{Profile::kMatching, "matching", 300},
+                                         Case{Profile::kMatchingOwners, "matching-owners", 300}),
                          [](const testing::TestParamInfo<Case>& param) {
                            std::string name = param.param.name;
                            for (char& c : name) c = c == '-' ? '_' : c;

@@ -27,7 +27,7 @@ std::int64_t Millis(Duration d) { return d.count() / 1'000'000; }
 
 Swarm DrawSwarm(Random& random, Profile profile) {
   Swarm swarm;
-  const bool shared = profile != Profile::kQueue;
+  const bool shared = profile != Profile::kQueue && profile != Profile::kMatching;
   swarm.hosts = shared ? Pick(random, {1, 1, 2, 3}) : 1;
   swarm.loops_per_host = Pick(random, {1, 1, 2});
   swarm.queues = Pick(random, {1, 1, 2});
@@ -42,7 +42,8 @@ Swarm DrawSwarm(Random& random, Profile profile) {
   // A gap of ids is walked in steps of the range size: sizes that are far apart take too long.
   // Servers with different sizes that take a queue from each other all the time would multiply its
   // range id each time.
-  const bool may_change = profile != Profile::kQueueOwners || swarm.hosts == 1;
+  const bool owners = profile == Profile::kQueueOwners || profile == Profile::kMatchingOwners;
+  const bool may_change = !owners || swarm.hosts == 1;
   swarm.other_range_size =
       may_change && random.Chance(1, 4) ? config.range_size * 2 : config.range_size;
   config.outstanding_appends_max = Pick<std::size_t>(random, {1, 2, 5, 250});

@@ -57,7 +57,9 @@ enum class Profile : std::uint8_t {
   kBacklogGc,  // The same with rows deleted behind the ack level.
   kQueue,  // The queue service, one server at a time over its store, as deployed with the embedded
            // store.
-  kQueueOwners,  // The queue service on several hosts over one store: two owners, fencing.
+  kQueueOwners,     // The queue service on several hosts over one store: two owners, fencing.
+  kMatching,        // Temporal's matching service, with a history service beside it; one host.
+  kMatchingOwners,  // The same on several hosts over one store.
 };
 
 Swarm DrawSwarm(Random& random, Profile profile);

@@ -218,6 +218,11 @@ bool TaskLedger::IsStored(std::int64_t task) const {
   return entry != nullptr && entry->rows > 0;
 }
 
+bool TaskLedger::WasStored(std::int64_t task) const {
+  const Entry* entry = Find(task);
+  return entry != nullptr && entry->stored_ever;
+}
+
 bool TaskLedger::WasFinished(std::int64_t task) const {
   const Entry* entry = Find(task);
   return entry != nullptr && (entry->finished > 0 || entry->gone);

@@ -64,6 +64,7 @@ class TaskLedger final : public StoreWatcher {
 
   [[nodiscard]] bool MayBeGone(std::int64_t task) const;
   [[nodiscard]] bool IsStored(std::int64_t task) const;
+  [[nodiscard]] bool WasStored(std::int64_t task) const;
   [[nodiscard]] bool WasFinished(std::int64_t task) const;
 
   struct Counts {
