@@ -41,6 +41,23 @@ std::vector<Status> SplitTaskStore::Commit(std::span<const QueueWrite> writes) {
   return all;
 }
 
+std::vector<Result<RangeId>> SplitTaskStore::ReadRangeIds(
+    std::span<const PhysicalQueueKey> queues) {
+  std::vector<PhysicalQueueKey> parts[2];
+  for (const PhysicalQueueKey& queue : queues) parts[queue.task_type == 0 ? 0 : 1].push_back(queue);
+  std::vector<Result<RangeId>> found[2];
+  if (!parts[0].empty()) found[0] = without_type_->ReadRangeIds(parts[0]);
+  if (!parts[1].empty()) found[1] = with_type_->ReadRangeIds(parts[1]);
+  std::vector<Result<RangeId>> all;
+  all.reserve(queues.size());
+  std::size_t next[2] = {0, 0};
+  for (const PhysicalQueueKey& queue : queues) {
+    const std::size_t part = queue.task_type == 0 ? 0 : 1;
+    all.push_back(std::move(found[part][next[part]++]));
+  }
+  return all;
+}
+
 Result<QueueMetadata> SplitTaskStore::ReadMetadata(const PhysicalQueueKey& queue) {
   return Of(queue).ReadMetadata(queue);
 }

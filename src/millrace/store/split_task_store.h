@@ -21,6 +21,7 @@ class SplitTaskStore final : public TaskStore {
   [[nodiscard]] StoreTraits traits() const override;
   std::vector<Status> Commit(std::span<const QueueWrite> writes) override;
   Result<QueueMetadata> ReadMetadata(const PhysicalQueueKey& queue) override;
+  std::vector<Result<RangeId>> ReadRangeIds(std::span<const PhysicalQueueKey> queues) override;
   Result<TaskPage> ReadTasks(const PhysicalQueueKey& queue, Subqueue subqueue, TaskLevel from,
                              TaskLevel through, std::size_t limit, std::size_t max_bytes) override;
   Result<std::optional<std::int64_t>> DeleteTasksThrough(const PhysicalQueueKey& queue,
