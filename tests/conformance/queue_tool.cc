@@ -16,7 +16,8 @@ LiveQueue::LiveQueue(store::PhysicalQueueKey key, const backlog::BacklogConfig& 
                      exec::EventLoop& loop, store::AsyncTaskStore& store, Random& random, Log& log)
     : strand_(loop),
       metrics_(backlog::BacklogMetrics::Create(NullMetrics())),
-      manager_(std::move(key), config, strand_, store, random, metrics_, log, *this) {}
+      watch_(store, loop, config.update_interval),
+      manager_(std::move(key), config, strand_, store, watch_, random, metrics_, log, *this) {}
 
 LiveQueue::~LiveQueue() {
   Words none("");

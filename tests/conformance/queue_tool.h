@@ -8,6 +8,7 @@
 
 #include "millrace/backlog/backlog_manager.h"
 #include "millrace/backlog/metrics.h"
+#include "millrace/backlog/owner_watch.h"
 #include "millrace/base/annotations.h"
 #include "millrace/base/log.h"
 #include "millrace/base/random.h"
@@ -63,6 +64,7 @@ class LiveQueue final : private backlog::BacklogListener {
 
   exec::Strand strand_;
   backlog::BacklogMetrics metrics_;
+  backlog::OwnerWatch watch_;
   backlog::BacklogManager manager_;
   bool stopped_ = false;  // Of the calling thread.
   std::string unload_cause_ MR_GUARDED_BY(strand_) = "none";

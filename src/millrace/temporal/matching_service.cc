@@ -70,7 +70,9 @@ MatchingService::MatchingService(const MatchingConfig& config, std::string own_a
       backlog_metrics_(
           std::make_unique<backlog::BacklogMetrics>(backlog::BacklogMetrics::Create(metrics))),
       metrics_(metrics),
-      environment_{{config_, store, random, *backlog_metrics_, log}, history, metrics_},
+      owner_watch_(store, *executors_.front(), config_.backlog.update_interval),
+      environment_{
+          {config_, store, owner_watch_, random, *backlog_metrics_, log}, history, metrics_},
       shutdowns_(config_.worker_shutdown_memory, config_.worker_shutdowns_max),
       long_waits_(*executors_.front(), config_.long_waits_max),
       registry_(

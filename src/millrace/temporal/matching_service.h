@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "millrace/backlog/owner_watch.h"
 #include "millrace/base/log.h"
 #include "millrace/base/metrics.h"
 #include "millrace/base/random.h"
@@ -107,6 +108,7 @@ class MatchingService {
   std::vector<exec::Executor*> executors_;
   std::unique_ptr<backlog::BacklogMetrics> backlog_metrics_;
   MatchingMetrics metrics_;
+  backlog::OwnerWatch owner_watch_;
   TaskQueueEnvironment environment_;
   WorkerShutdowns shutdowns_;
   LongWaits long_waits_;

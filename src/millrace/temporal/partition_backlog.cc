@@ -62,8 +62,8 @@ void PartitionBacklog::Load() {
   state_ = State::kLoading;
   retry_.Cancel();
   manager_ = std::make_unique<backlog::BacklogManager>(
-      key_, env_.config.backlog, strand_, env_.store, env_.random, env_.metrics, env_.log,
-      static_cast<backlog::BacklogListener&>(*this));
+      key_, env_.config.backlog, strand_, env_.store, env_.owner_watch, env_.random, env_.metrics,
+      env_.log, static_cast<backlog::BacklogListener&>(*this));
   manager_->Start();
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "millrace/backlog/backlog_manager.h"
+#include "millrace/backlog/owner_watch.h"
 #include "millrace/base/function.h"
 #include "millrace/base/log.h"
 #include "millrace/base/random.h"
@@ -19,6 +20,7 @@ namespace millrace::temporal {
 struct BacklogEnvironment {
   const MatchingConfig& config;
   store::AsyncTaskStore& store;
+  backlog::OwnerWatch& owner_watch;
   Random& random;  // Thread: any.
   backlog::BacklogMetrics& metrics;
   Log& log;
