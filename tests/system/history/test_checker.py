@@ -92,6 +92,8 @@ GOOD = {
     "a whole life": one_lease().complete(4, 5, "a/1").counts(6, 7, 1, 1, 0).final(1, 1),
     "a retry after failure": one_lease().fail(4, 5, "a/1").lease(4.5, 6, "a/2").complete(7, 8, "a/2").final(1, 1),
     "a release charges nothing": one_lease().release(4, 5, "a/1").lease(6, 7, "a/1:x").complete(8, 9, "x").final(1, 1),
+    "a release, then a lease whose call began before it": Story().put(0, 1, "a").lease(3, 4, "a/1:x").release(4, 5, "x")
+        .lease(2, 6, "a/1:y").lease(17, 18, "a/2").complete(19, 20, "a/2").final(1, 1),
     "an expired lease": one_lease().lease(14, 15, "a/2").complete(16, 17, "a/1", NO, lost=True)
         .complete(18, 19, "a/2").final(1, 1),
     "one that may have expired": one_lease().lease(11.5, 14, "a/2").complete(14, 15, "a/2").final(1, 1),
