@@ -67,6 +67,14 @@ namespace millrace::mutation {
   X(poller_lost_at_match, "a poller that meets a task is forgotten")                              \
   X(stale_signal_unloads_newer, "a late signal of an old instance unloads the new one")           \
   X(sync_match_overtakes_backlog, "new work overtakes an old backlog")                            \
+  /* cluster */                                                                                   \
+  X(owner_before_agreement, "a new owner does not wait until the old ones gave up")               \
+  X(unknown_outcome_repeated, "a call that may have been done is made again")                     \
+  /* temporal */                                                                                  \
+  X(absent_partition_forgotten, "what another host stores in an empty partition is not found")    \
+  X(failed_start_dropped, "a task whose start failed is taken for started")                       \
+  X(forwarded_task_stored, "a forwarded task is stored by the parent too")                        \
+  X(starts_never_pause, "failed starts are tried again at once")                                  \
   /* queue */                                                                                     \
   X(attempt_counted_twice, "a failure costs two attempts")                                        \
   X(attempt_not_counted, "a failure costs no attempt")                                            \

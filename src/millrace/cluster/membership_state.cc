@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "millrace/base/check.h"
+#include "millrace/base/mutation.h"
 
 namespace millrace::cluster {
 namespace {
@@ -77,7 +78,8 @@ void MembershipState::Settle(Instant now) {
   const bool agreed = std::all_of(nodes_.begin(), nodes_.end(), [&](const store::NodeRow& node) {
     return node.applied == wanted;
   });
-  settled_ = published_ && agreed && !recovering_ && now >= quiet_until_;
+  settled_ = published_ && (agreed || MR_MUTANT(owner_before_agreement)) && !recovering_ &&
+             now >= quiet_until_;
   if (settled_) since_settled_.assign(1, members_);
 }
 

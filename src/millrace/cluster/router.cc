@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "millrace/base/check.h"
+#include "millrace/base/mutation.h"
 
 namespace millrace::cluster {
 namespace {
@@ -300,7 +301,9 @@ void Router::OnPassedOnEnded(const RoutedPtr& call, rpc::CallResult result) {
   if (!Broke(result) || call->call->cancelled()) {
     return call->call->Finish(std::move(result.status), std::move(result.response));
   }
-  if (result.never_sent || call->route->rules.repeatable) return Again(call);
+  if (result.never_sent || call->route->rules.repeatable || MR_MUTANT(unknown_outcome_repeated)) {
+    return Again(call);
+  }
   unknown_.Increment();
   call->call->Finish(OutcomeUnknown("the node that owns the queue went away before it answered: " +
                                     result.status.message),

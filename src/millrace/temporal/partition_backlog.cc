@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "millrace/base/check.h"
+#include "millrace/base/mutation.h"
 
 namespace millrace::temporal {
 
@@ -48,7 +49,7 @@ void PartitionBacklog::Look() {
 void PartitionBacklog::OnAbsent() {
   strand_.AssertCurrent();
   // Another host may store something there, and go.
-  if (!env_.store.traits().exclusive) {
+  if (!env_.store.traits().exclusive && !MR_MUTANT(absent_partition_forgotten)) {
     retry_.Arm(strand_.clock().Now() + env_.config.backlog.update_interval, [this] { Look(); });
   }
   if (state_ == State::kAbsent) return;

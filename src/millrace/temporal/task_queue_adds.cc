@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "millrace/base/mutation.h"
 #include "millrace/temporal/error_details.h"
 #include "millrace/temporal/task_queue_runtime.h"
 
@@ -32,7 +33,9 @@ void TaskQueueRuntime::TryAdd(OpenAdd add) {
   // Whether it would overtake others is not known before.
   if (!AllKnown()) return Hold(std::move(add));
   if (SyncMatchAllowed()) return Offer(std::move(add));
-  if (add.task.forwarded) return FinishAdd(add, RemoteSyncMatchFailedError());
+  if (add.task.forwarded && !MR_MUTANT(forwarded_task_stored)) {
+    return FinishAdd(add, RemoteSyncMatchFailedError());
+  }
   Spool(std::move(add));
 }
 

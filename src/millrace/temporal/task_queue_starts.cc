@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "millrace/base/check.h"
+#include "millrace/base/mutation.h"
 #include "millrace/temporal/error_details.h"
 #include "millrace/temporal/task_queue_runtime.h"
 #include "millrace/temporal/uuid.h"
@@ -64,6 +65,10 @@ void TaskQueueRuntime::OnStarted(PollId id, Match match, StartResult result) {
       env_.metrics.starts_failed.Increment();
       // Before the task is written again: nobody may take it in the meantime.
       if (outcome.wait_before_next && outcome.poller == PollerFate::kPollOn) PauseDispatch();
+      if (MR_MUTANT(failed_start_dropped)) {
+        End(match);
+        break;
+      }
       KeepForLater(std::move(match), result.status);
       break;
   }
@@ -129,7 +134,7 @@ void TaskQueueRuntime::KeepForLater(Match match, const rpc::RpcStatus& why) {
 
 void TaskQueueRuntime::PauseDispatch() {
   strand_.AssertCurrent();
-  if (Paused()) return;  // Others failed at the same time.
+  if (Paused() || MR_MUTANT(starts_never_pause)) return;  // Others failed at the same time.
   pause_ = std::clamp(pause_ * 2, config_.start_retry_min, config_.start_retry_max);
   paused_until_ = strand_.clock().Now() + pause_;
   if (state_ != State::kOpen) return;
