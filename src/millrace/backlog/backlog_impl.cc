@@ -103,7 +103,9 @@ void BacklogManager::Impl::OnTaken(Result<TakenQueue> taken) {
     writer_.Begin();
     SettleCounts();
     StartWatch();
-    if (dirty_) ArmUpdateTimer();
+    const bool garbage = std::any_of(subqueues_.begin(), subqueues_.end(),
+                                     [](const auto& subqueue) { return subqueue->HasGarbage(); });
+    if (dirty_ || garbage) ArmUpdateTimer();
     listener_.OnLeaseHeld();
     return TellInitialized({});
   }
@@ -336,7 +338,13 @@ void BacklogManager::Impl::ArmUpdateTimer() {
 void BacklogManager::Impl::OnUpdateTimer() {
   if (state_ != State::kOwned) return;
   if (dirty_) writer_.RequestWrite(false);
-  for (const auto& subqueue : subqueues_) subqueue->CollectGarbage();
+  // What is left of a finished backlog goes too, though nothing else happens any more.
+  bool garbage = false;
+  for (const auto& subqueue : subqueues_) {
+    subqueue->CollectGarbage();
+    garbage = garbage || subqueue->HasGarbage();
+  }
+  if (garbage) ArmUpdateTimer();
 }
 
 void BacklogManager::Impl::StartWatch() {
@@ -350,8 +358,12 @@ void BacklogManager::Impl::StartWatch() {
 }
 
 void BacklogManager::Impl::OnOtherRangeId(RangeId asked) {
-  // A renewal of our own in between makes what was found worthless.
-  if (state_ != State::kOwned || lease_.range_id() != asked || !writer_.idle()) return;
+  if (state_ != State::kOwned || !writer_.idle()) return;
+  if (lease_.range_id() != asked) {
+    // A renewal of our own in between makes what was found worthless: the next answer counts.
+    if (watched_ != nullptr) watched_->SetRangeId(lease_.range_id());
+    return;
+  }
   OnLeaseLost({StatusCode::kFenced, "another owner took the queue"});
 }
 

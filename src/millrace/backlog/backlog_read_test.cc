@@ -400,6 +400,29 @@ class BacklogCollect : public ::testing::Test {
   World world_;
 };
 
+// A deletion that is not due when the metadata is written is made up for, though nothing else
+// happens.
+TEST_F(BacklogCollect, WhatIsLeftGoesThoughNothingElseHappens) {
+  config_.update_interval = config_.gc_interval / 4;
+  for (const bool exclusive : {true, false}) {
+    QueueOwner owner(world_, config_, nullptr, exclusive);
+    owner.Start();
+    owner.Spool({"a", "b"});
+    const std::vector<LoadedTask> tasks = owner.Take(2);
+    ASSERT_EQ(tasks.size(), 2u);
+    owner.Complete(tasks[0].key);
+    world_.executor.AdvanceBy(config_.gc_interval / 8);
+    owner.Complete(tasks[1].key);
+    world_.executor.AdvanceBy(config_.gc_interval * 3);
+    EXPECT_THAT(world_.Rows(), IsEmpty());
+    // And then there is no more to do.
+    const int deletions = Deletions();
+    world_.executor.AdvanceBy(config_.gc_interval * 10);
+    EXPECT_EQ(Deletions(), deletions);
+    owner.Stop();
+  }
+}
+
 // "It runs when at least a batch lies between cursor and ack level, or something and the last try
 // is over a second ago."
 TEST_F(BacklogCollect, RunsByDistanceOrAge) {

@@ -271,6 +271,11 @@ void SubqueueBacklog::CollectGarbage() {
   gc_.MaybeRun(MR_MUTANT(gc_deletes_above_ack_level) ? acks_.read_level() : acks_.ack_level());
 }
 
+bool SubqueueBacklog::HasGarbage() const {
+  strand_.AssertCurrent();
+  return !config_.delete_on_finish && gc_.Behind(acks_.ack_level());
+}
+
 void SubqueueBacklog::CollectAtStop(Instant deadline, Closure done) {
   strand_.AssertCurrent();
   gc_.RunAtStop(acks_.ack_level(), deadline, std::move(done));

@@ -87,6 +87,8 @@ class SubqueueBacklog final : private TaskReader::Host {
   void DropExpired(WallTime now);
 
   void CollectGarbage();
+  // There may be finished rows to delete.
+  [[nodiscard]] bool HasGarbage() const;
   void CollectAtStop(Instant deadline, Closure done);
 
   [[nodiscard]] const core::AckManager& acks() const MR_NO_THREAD_SAFETY_ANALYSIS {

@@ -34,6 +34,11 @@ class TaskGc {
   // and at `deadline`. A deletion in flight is waited for first.
   void RunAtStop(store::TaskLevel ack_level, Instant deadline, Closure done);
 
+  // Rows through `ack_level` may be left.
+  [[nodiscard]] bool Behind(store::TaskLevel ack_level) const {
+    strand_.AssertCurrent();
+    return policy_.cursor() < ack_level;
+  }
   [[nodiscard]] bool running() const {
     strand_.AssertCurrent();
     return policy_.running();

@@ -85,7 +85,7 @@ void TaskQueueRuntime::OnStarted(PollId id, Match match, StartResult result) {
     case PollerFate::kPollOn:
       if (it->second.ending || Gone(it->second.params)) {
         Answer(it, {});
-      } else if (outcome.task == TaskFate::kRewrite) {
+      } else if (outcome.task == TaskFate::kRewrite && !MR_MUTANT(starts_never_pause)) {
         Rest(id);
       } else {
         Wait(id);
@@ -134,7 +134,7 @@ void TaskQueueRuntime::KeepForLater(Match match, const rpc::RpcStatus& why) {
 
 void TaskQueueRuntime::PauseDispatch() {
   strand_.AssertCurrent();
-  if (Paused() || MR_MUTANT(starts_never_pause)) return;  // Others failed at the same time.
+  if (Paused()) return;  // Others failed at the same time.
   pause_ = std::clamp(pause_ * 2, config_.start_retry_min, config_.start_retry_max);
   paused_until_ = strand_.clock().Now() + pause_;
   if (state_ != State::kOpen) return;
