@@ -57,11 +57,11 @@ TEST_F(EventLoopTest, RunsClosuresOfEachThreadInOrder) {
 
 TEST_F(EventLoopTest, NeverRunsAClosureInsideThePost) {
   OnLoop([this] {
-    bool ran = false;
+    const auto ran = std::make_shared<bool>(false);  // The closure runs after this one.
     EXPECT_TRUE(loop_->InLoopThread());
     EXPECT_EQ(Executor::Current(), loop_.get());
-    loop_->Post([&ran] { ran = true; });
-    EXPECT_FALSE(ran);
+    loop_->Post([ran] { *ran = true; });
+    EXPECT_FALSE(*ran);
     std::promise<void>* done = new std::promise<void>;
     loop_->Post([done] { delete done; });
   });

@@ -223,19 +223,22 @@ TEST_F(HistoryClientTest, FollowsAShardThatMovedAndRemembersIt) {
 }
 
 TEST_F(HistoryClientTest, HostsThatPointToEachOtherAreAskedNoFasterThanTheBackoff) {
-  std::string first_address;
-  std::string second_address;
+  struct Addresses {
+    std::string first;
+    std::string second;
+  };
+  // The hosts are still asked after this function's end.
+  const auto addresses = std::make_shared<Addresses>();
   HistoryHost& first =
-      AddHost([&](const HistoryHost::Call&, std::unique_ptr<rpc::ServerCall> call) {
-        Fail(std::move(call), ShardOwnershipLostError(second_address, first_address));
+      AddHost([addresses](const HistoryHost::Call&, std::unique_ptr<rpc::ServerCall> call) {
+        Fail(std::move(call), ShardOwnershipLostError(addresses->second, addresses->first));
       });
   HistoryHost& second =
-      AddHost([&](const HistoryHost::Call&, std::unique_ptr<rpc::ServerCall> call) {
-        Fail(std::move(call), ShardOwnershipLostError(first_address, second_address));
+      AddHost([addresses](const HistoryHost::Call&, std::unique_ptr<rpc::ServerCall> call) {
+        Fail(std::move(call), ShardOwnershipLostError(addresses->first, addresses->second));
       });
-  first_address = first.address();
-  second_address = second.address();
-  Connect({first_address});
+  *addresses = {first.address(), second.address()};
+  Connect({addresses->first});
   const Duration limit = std::chrono::milliseconds(200);
   const StartResult result = Start(TaskType::kWorkflow, limit);
   EXPECT_EQ(result.outcome.task, TaskFate::kRewrite);
