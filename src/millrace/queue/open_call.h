@@ -8,22 +8,12 @@
 
 #include "millrace/queue/errors.h"
 #include "millrace/queue/request_checks.h"
+#include "millrace/rpc/parse_request.h"
 #include "millrace/rpc/service.h"
 
 namespace millrace::queue {
 
-// Parses the request of `call` onto `arena`; ends the call and returns null when the bytes are no
-// such message.
-template <typename Request>
-Request* ParseRequest(google::protobuf::Arena& arena, std::unique_ptr<rpc::ServerCall>& call) {
-  auto* request = google::protobuf::Arena::CreateMessage<Request>(&arena);
-  const std::string_view bytes = call->request();
-  if (request->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return request;
-  call->Finish({rpc::Code::kInvalidArgument, "the request is not a " + request->GetTypeName(), {}},
-               std::string());
-  call = nullptr;
-  return nullptr;
-}
+using rpc::ParseRequest;
 
 // Ends the call when something is wrong with the request; true then.
 inline bool RejectIfBad(const FieldErrors& errors, std::unique_ptr<rpc::ServerCall>& call) {

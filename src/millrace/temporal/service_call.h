@@ -10,23 +10,13 @@
 #include <string_view>
 
 #include "millrace/base/time.h"
+#include "millrace/rpc/parse_request.h"
 #include "millrace/rpc/service.h"
 #include "millrace/temporal/uuid.h"
 
 namespace millrace::temporal {
 
-// Parses the request of `call` onto `arena`; ends the call and returns null when the bytes are no
-// such message.
-template <typename Request>
-Request* ParseRequest(google::protobuf::Arena& arena, std::unique_ptr<rpc::ServerCall>& call) {
-  auto* request = google::protobuf::Arena::CreateMessage<Request>(&arena);
-  const std::string_view bytes = call->request();
-  if (request->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return request;
-  call->Finish({rpc::Code::kInvalidArgument, "the request is not a " + request->GetTypeName(), {}},
-               std::string());
-  call = nullptr;
-  return nullptr;
-}
+using rpc::ParseRequest;
 
 inline rpc::RpcStatus InvalidArgument(std::string message) {
   return {rpc::Code::kInvalidArgument, std::move(message), {}};
