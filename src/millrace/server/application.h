@@ -33,6 +33,11 @@ struct ApplicationEnvironment {
   PrometheusMetrics& metrics;
 };
 
+// The loops as services take them.
+inline std::vector<exec::Executor*> Executors(const std::vector<exec::EventLoop*>& loops) {
+  return {loops.begin(), loops.end()};
+}
+
 // What a server serves. Thread: one that is not a loop's, each method once, in this order.
 class Application {
  public:

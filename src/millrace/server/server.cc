@@ -7,6 +7,7 @@
 #include "millrace/base/mutex.h"
 #include "millrace/server/cpu_count.h"
 #include "millrace/server/process_collector.h"
+#include "millrace/server/value_text.h"
 #include "millrace/server/version.h"
 #include "millrace/store/threaded_task_store.h"
 
@@ -15,20 +16,6 @@ namespace {
 
 constexpr Duration kHealthInterval = std::chrono::milliseconds(250);
 constexpr Duration kStillStoppingInterval = std::chrono::seconds(5);
-
-std::vector<std::string> SplitAddresses(const std::string& text) {
-  std::vector<std::string> out;
-  std::size_t start = 0;
-  while (start <= text.size()) {
-    const std::size_t comma = std::min(text.find(',', start), text.size());
-    std::string part = text.substr(start, comma - start);
-    part.erase(0, part.find_first_not_of(' '));
-    part.erase(part.find_last_not_of(' ') + 1);
-    if (!part.empty()) out.push_back(std::move(part));
-    start = comma + 1;
-  }
-  return out;
-}
 
 std::optional<rpc::TlsServerOptions> TlsOptions(const TlsSettings& settings) {
   using enum rpc::TlsServerOptions::ClientAuth;
@@ -127,7 +114,7 @@ Status Server::StartLoops() {
 
 Status Server::StartRpc() {
   rpc::ServerOptions options;
-  options.listen = SplitAddresses(config_.listen);
+  options.listen = SplitList(config_.listen);
   if (options.listen.empty()) return Status(StatusCode::kInvalidArgument, "listen is empty");
   options.receive_message_bytes_max = config_.rpc.request_bytes_max;
   options.concurrent_streams_max = config_.rpc.concurrent_streams_max;

@@ -23,10 +23,6 @@ namespace {
 // Queues with a label of their own in metrics; the rest share one.
 constexpr std::size_t kQueueLabelsMax = 100;
 
-std::vector<exec::Executor*> Executors(const std::vector<exec::EventLoop*>& loops) {
-  return {loops.begin(), loops.end()};
-}
-
 // The queue service, and a Temporal cluster's matching service if that is wanted, as an
 // application. With a store of its own it drains and stops in one go: from BeginDrain on queues are
 // given up, and Stop waits for the last of them. As one of several nodes it gives those of the

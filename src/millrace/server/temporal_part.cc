@@ -1,30 +1,10 @@
 #include "millrace/server/temporal_part.h"
 
-#include <algorithm>
 #include <utility>
 
+#include "millrace/server/value_text.h"
+
 namespace millrace::server {
-namespace {
-
-std::vector<std::string> SplitList(const std::string& text) {
-  std::vector<std::string> out;
-  std::size_t start = 0;
-  while (start <= text.size()) {
-    const std::size_t comma = std::min(text.find(',', start), text.size());
-    std::string part = text.substr(start, comma - start);
-    part.erase(0, part.find_first_not_of(' '));
-    part.erase(part.find_last_not_of(' ') + 1);
-    if (!part.empty()) out.push_back(std::move(part));
-    start = comma + 1;
-  }
-  return out;
-}
-
-std::vector<exec::Executor*> Executors(const std::vector<exec::EventLoop*>& loops) {
-  return {loops.begin(), loops.end()};
-}
-
-}  // namespace
 
 Result<temporal::HistoryClientConfig> HistoryConfigFrom(const TemporalSettings& settings) {
   if (settings.history_shards <= 0) {

@@ -182,4 +182,18 @@ Result<bool> ParseBool(std::string_view text) {
   return Expected("true or false", text);
 }
 
+std::vector<std::string> SplitList(const std::string& text) {
+  std::vector<std::string> out;
+  std::size_t start = 0;
+  while (start <= text.size()) {
+    const std::size_t comma = std::min(text.find(',', start), text.size());
+    std::string part = text.substr(start, comma - start);
+    part.erase(0, part.find_first_not_of(' '));
+    part.erase(part.find_last_not_of(' ') + 1);
+    if (!part.empty()) out.push_back(std::move(part));
+    start = comma + 1;
+  }
+  return out;
+}
+
 }  // namespace millrace::server

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "millrace/base/status.h"
 #include "millrace/base/time.h"
@@ -27,5 +28,8 @@ Result<std::int64_t> ParseInteger(std::string_view text);
 
 // true/false, yes/no, on/off, 1/0, in any case.
 Result<bool> ParseBool(std::string_view text);
+
+// The parts between commas, without spaces around them; empty ones are left out.
+std::vector<std::string> SplitList(const std::string& text);
 
 }  // namespace millrace::server

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 namespace millrace::server {
 namespace {
 
@@ -48,6 +51,13 @@ TEST(ValueTextTest, SizesReadBinaryAndDecimalUnits) {
 TEST(ValueTextTest, SizesPrintWhatTheyRead) {
   for (const char* text : {"64MiB", "1GiB", "1500B", "0B", "3TiB", "1KiB"})
     EXPECT_EQ(FormatSize(*ParseSize(text)), text);
+}
+
+TEST(ValueTextTest, ListsLeaveOutSpacesAndWhatIsEmpty) {
+  using List = std::vector<std::string>;
+  EXPECT_EQ(SplitList(""), List{});
+  EXPECT_EQ(SplitList(" , "), List{});
+  EXPECT_EQ(SplitList(" a:1 ,,b:2,"), (List{"a:1", "b:2"}));
 }
 
 TEST(ValueTextTest, IntegersAndBools) {
