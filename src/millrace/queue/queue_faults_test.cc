@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "millrace/base/testing/named_metrics.h"
 #include "millrace/queue/testing/queue_harness.h"
 
 namespace millrace::queue {
@@ -268,34 +269,6 @@ TEST_F(QueueFaultsTest, QueuesUsedOnceLeaveNothingInMemoryAndNoTaskRows) {
   executor_.AdvanceBy(hours(24));
   EXPECT_EQ(host_->store().calls(), calls);
 }
-
-// Remembers what was registered.
-class NamedMetrics final : public Metrics {
- public:
-  Counter& GetCounter(std::string_view name, std::string_view,
-                      const MetricLabels& labels) override {
-    Note("counter", name, labels);
-    return NullMetrics().GetCounter(name, {});
-  }
-  Gauge& GetGauge(std::string_view name, std::string_view, const MetricLabels& labels) override {
-    Note("gauge", name, labels);
-    return NullMetrics().GetGauge(name, {});
-  }
-  Histogram& GetHistogram(std::string_view name, std::string_view,
-                          const std::vector<double>& bounds, const MetricLabels& labels) override {
-    Note("histogram", name, labels);
-    return NullMetrics().GetHistogram(name, {}, bounds);
-  }
-
-  std::set<std::string> names;
-
- private:
-  void Note(const char* kind, std::string_view name, const MetricLabels& labels) {
-    std::string line = std::string(kind) + " " + std::string(name);
-    for (const auto& [label, value] : labels) line += " " + label + "=" + value;
-    names.insert(line);
-  }
-};
 
 // "Metric names change under dashboards": a change here is a change for everybody who watches.
 TEST(MetricNamesTest, NamesAndLabelsArePinned) {

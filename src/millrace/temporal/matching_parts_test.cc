@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "millrace/base/testing/named_metrics.h"
 #include "millrace/temporal/matching_metrics.h"
 #include "millrace/temporal/poller_history.h"
 #include "millrace/temporal/task_rate.h"
@@ -97,33 +98,6 @@ TEST(WorkerShutdownsTest, RemembersForAWhile) {
   EXPECT_TRUE(shutdowns.Contains("c", kStart + seconds(31)));
   EXPECT_TRUE(shutdowns.Contains("d", kStart + seconds(31)));
 }
-
-class NamedMetrics final : public Metrics {
- public:
-  Counter& GetCounter(std::string_view name, std::string_view,
-                      const MetricLabels& labels) override {
-    Note("counter", name, labels);
-    return NullMetrics().GetCounter(name, {});
-  }
-  Gauge& GetGauge(std::string_view name, std::string_view, const MetricLabels& labels) override {
-    Note("gauge", name, labels);
-    return NullMetrics().GetGauge(name, {});
-  }
-  Histogram& GetHistogram(std::string_view name, std::string_view,
-                          const std::vector<double>& bounds, const MetricLabels& labels) override {
-    Note("histogram", name, labels);
-    return NullMetrics().GetHistogram(name, {}, bounds);
-  }
-
-  std::set<std::string> names;
-
- private:
-  void Note(const char* kind, std::string_view name, const MetricLabels& labels) {
-    std::string line = std::string(kind) + " " + std::string(name);
-    for (const auto& [label, value] : labels) line += " " + label + "=" + value;
-    names.insert(line);
-  }
-};
 
 // A change here is a change for everybody who watches.
 TEST(MatchingMetricsTest, NamesAndLabelsArePinned) {
