@@ -75,7 +75,7 @@ HistoryTroubles TroublesFor(const Swarm& swarm, Random& random) {
 }  // namespace
 
 MatchingWorld::MatchingWorld(const RunOptions& options, Coverage& coverage)
-    : World(options, coverage),
+    : ServerWorld(options, coverage),
       config_(ConfigFor(swarm_, swarm_random_)),
       history_(judge_, coverage_, random(), ledger_, driver_),
       troubles_(TroublesFor(swarm_, swarm_random_)) {
@@ -89,42 +89,11 @@ MatchingWorld::MatchingWorld(const RunOptions& options, Coverage& coverage)
   }
 }
 
-void MatchingWorld::OnHostStarted(std::size_t host) { StartServer(host); }
-
-void MatchingWorld::StartServer(std::size_t host) {
+std::unique_ptr<ServedService> MatchingWorld::Serve(std::size_t host, int life) {
   temporal::MatchingConfig config = config_;
   config.backlog = DrawBacklogConfig();
-  const int life = ++server_lives_;
-  servers_.push_back(std::make_shared<ServerProcess>(
-      judge_, hosts_[host], life,
-      std::make_unique<ServedMatching>(config, *hosts_[host],
-                                       history_.ClientOn(*hosts_[host], life), random(), log_,
-                                       metrics_)));
-  scheduler_.Trace("server", static_cast<std::int64_t>(host), hosts_[host]->life);
-}
-
-void MatchingWorld::OnHostCrashing(std::size_t host) {
-  for (const ServerPtr& server : servers_) {
-    if (&server->host() != hosts_[host].get()) continue;
-    server->Sever();
-    history_.Forget(server->number());
-  }
-}
-
-void MatchingWorld::OnHostCrashed(std::size_t host) {
-  for (const ServerPtr& server : servers_) {
-    if (&server->host() == hosts_[host].get()) server->Stop();
-  }
-}
-
-MatchingWorld::ServerPtr MatchingWorld::ServerOn(std::size_t host) const {
-  if (hosts_[host] == nullptr) return nullptr;
-  for (const ServerPtr& server : servers_) {
-    if (&server->host() == hosts_[host].get() && !server->severed() && !server->stopping()) {
-      return server;
-    }
-  }
-  return nullptr;
+  return std::make_unique<ServedMatching>(
+      config, *hosts_[host], history_.ClientOn(*hosts_[host], life), random(), log_, metrics_);
 }
 
 MatchingWorld::ServerPtr MatchingWorld::ServerFor(int queue) {
@@ -139,45 +108,6 @@ std::string MatchingWorld::PartitionName(int queue) {
   const std::uint64_t partition = random().Below(static_cast<std::uint64_t>(config_.partitions));
   if (partition == 0) return QueueName(queue);
   return "/_sys/" + QueueName(queue) + "/" + std::to_string(partition);
-}
-
-void MatchingWorld::Call(const ServerPtr& server, const std::string& method, std::string request,
-                         Duration timeout, Check check, Reply reply) {
-  struct Client {
-    bool done = false;  // It has its answer, or has given up.
-    std::shared_ptr<CallState> state;
-    exec::TimerId timer = 0;
-    Reply reply;
-  };
-  auto client = std::make_shared<Client>();
-  client->reply = std::move(reply);
-  ++calls_open_;
-  const auto end = [this, client](bool answered, const rpc::RpcStatus& status,
-                                  const std::string& response) {
-    if (client->done) return;
-    client->done = true;
-    driver_.CancelTimer(client->timer);
-    --calls_open_;
-    const Reply run = std::move(client->reply);
-    run(answered, status, response);
-  };
-  driver_.PostAt(world_clock_.Now() + NetworkDelay(),
-                 [this, server, method, request = std::move(request), timeout,
-                  check = std::move(check), client, end]() mutable {
-                   if (server->severed()) return end(false, {}, {});
-                   client->state = server->Call(
-                       method, std::move(request), timeout,
-                       [this, end, check = std::move(check)](const rpc::RpcStatus& status,
-                                                             const std::string& response) {
-                         check(status, response);
-                         driver_.PostAt(world_clock_.Now() + NetworkDelay(),
-                                        [end, status, response] { end(true, status, response); });
-                       });
-                   client->timer = driver_.PostAt(world_clock_.Now() + timeout, [client, end] {
-                     CallState::Cancel(client->state);
-                     end(false, {}, {});
-                   });
-                 });
 }
 
 void MatchingWorld::Enqueue() {
@@ -200,7 +130,7 @@ void MatchingWorld::Add(const Adding& adding) {
     driver_.PostAt(world_clock_.Now() + milliseconds(10) + Some(seconds(1)),
                    [this, adding] { Add(adding); });
   };
-  if (history_.IsSettled(adding.task) || !working_) {
+  if (history_.IsSettled(adding.task) || !working()) {
     --adds_open_;
     return;
   }
@@ -228,6 +158,7 @@ void MatchingWorld::Add(const Adding& adding) {
         if (status.ok()) return history_.AddAcknowledged(task, number);
         if (status.code == rpc::Code::kResourceExhausted) ledger_.Refused(number);
       },
+      nullptr,
       [this, again](bool answered, const rpc::RpcStatus& status, const std::string&) {
         if (!answered || !status.ok()) return again();
         --adds_open_;
@@ -239,7 +170,7 @@ void MatchingWorld::PollLater(std::size_t worker, Duration delay) {
 }
 
 void MatchingWorld::Poll(std::size_t worker) {
-  if (!working_) return;
+  if (!working()) return;
   const Worker& self = workers_[worker];
   const ServerPtr server = self.paused ? nullptr : ServerFor(self.queue);
   if (server == nullptr) return PollLater(worker, milliseconds(100));
@@ -267,6 +198,7 @@ void MatchingWorld::Poll(std::size_t worker) {
           history_.PollGot(life, reply.task_token());
         }
       },
+      nullptr,
       [this, worker](bool answered, const rpc::RpcStatus& status, const std::string&) {
         scheduler_.Trace("polled", static_cast<std::int64_t>(worker), answered ? 1 : 0,
                          static_cast<std::int64_t>(status.code));
@@ -286,15 +218,8 @@ void MatchingWorld::CancelSomePoll(int queue) {
   request.set_poller_id("p" + std::to_string(random().Below(7)));
   Call(
       server, "CancelOutstandingPoll", request.SerializeAsString(), kAddTimeout,
-      [](const rpc::RpcStatus&, const std::string&) {},
+      [](const rpc::RpcStatus&, const std::string&) {}, nullptr,
       [](bool, const rpc::RpcStatus&, const std::string&) {});
-}
-
-void MatchingWorld::StopSomething() {
-  const ServerPtr server = ServerOn(random().Below(hosts_.size()));
-  if (server == nullptr) return;
-  coverage_.Reach("act clean stop");
-  server->Stop();
 }
 
 void MatchingWorld::AddSecondOwner(std::size_t host) {
@@ -310,31 +235,9 @@ void MatchingWorld::PauseSomething() {
                  [this, worker] { workers_[worker].paused = false; });
 }
 
-void MatchingWorld::RestartCleanly() {
-  for (const ServerPtr& server : servers_) server->Stop();
-  const std::vector<std::weak_ptr<ServerProcess>> old(servers_.begin(), servers_.end());
-  const bool stopped = RunSteps(
-      [&old] {
-        return std::all_of(old.begin(), old.end(), [](const auto& weak) { return weak.expired(); });
-      },
-      seconds(90));
-  judge_.Expect(stopped || judge_.failed(),
-                [] { return "servers do not stop within 90 s without faults"; });
-  if (!judge_.failed()) durable_.CheckAgainstStore();
-}
-
 void MatchingWorld::CalmDown() {
   for (Worker& worker : workers_) worker.paused = false;
   history_.SetTroubles({});
-}
-
-void MatchingWorld::BeginStop() {
-  working_ = false;
-  for (const ServerPtr& server : servers_) server->Stop();
-}
-
-bool MatchingWorld::Stopped() const {
-  return servers_.empty() && calls_open_ == 0 && adds_open_ == 0;
 }
 
 void MatchingWorld::Describe(int queue, const Reply& reply) {
@@ -349,7 +252,7 @@ void MatchingWorld::Describe(int queue, const Reply& reply) {
   desc.set_report_stats(true);
   Call(
       server, "DescribeTaskQueue", request.SerializeAsString(), seconds(30),
-      [](const rpc::RpcStatus&, const std::string&) {}, reply);
+      [](const rpc::RpcStatus&, const std::string&) {}, nullptr, reply);
 }
 
 void MatchingWorld::CheckDrained() {
@@ -372,22 +275,6 @@ void MatchingWorld::CheckDrained() {
       return "the backlog count of a drained queue is " + std::to_string(*count);
     });
   }
-}
-
-void MatchingWorld::Reap() {
-  std::vector<std::size_t> restart;
-  std::erase_if(servers_, [this, &restart](const ServerPtr& server) {
-    if (!server->stopping() || server.use_count() > 1 || !server->Destroyable()) return false;
-    for (std::size_t i = 0; i < hosts_.size(); ++i) {
-      if (hosts_[i].get() == &server->host()) restart.push_back(i);
-    }
-    return true;
-  });
-  if (working_) {
-    for (const std::size_t host : restart) StartServer(host);
-  }
-  std::erase_if(old_hosts_,
-                [](const std::shared_ptr<SimHost>& host) { return host.use_count() == 1; });
 }
 
 }  // namespace millrace::sim

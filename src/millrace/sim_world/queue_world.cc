@@ -54,7 +54,7 @@ class ServedQueues final : public ServedService {
 }  // namespace
 
 QueueWorld::QueueWorld(const RunOptions& options, Coverage& coverage)
-    : World(options, coverage),
+    : ServerWorld(options, coverage),
       config_(ConfigFor(swarm_, swarm_random_)),
       checker_(scheduler_, judge_, coverage_, ledger_, durable_) {
   for (int i = 0; i < swarm_.slots * swarm_.queues; ++i) {
@@ -65,36 +65,10 @@ QueueWorld::QueueWorld(const RunOptions& options, Coverage& coverage)
   }
 }
 
-void QueueWorld::OnHostStarted(std::size_t host) { StartServer(host); }
-
-void QueueWorld::StartServer(std::size_t host) {
+std::unique_ptr<ServedService> QueueWorld::Serve(std::size_t host, int /*life*/) {
   queue::QueueConfig config = config_;
   config.backlog = DrawBacklogConfig();
-  servers_.push_back(std::make_shared<ServerProcess>(
-      judge_, hosts_[host], ++server_lives_,
-      std::make_unique<ServedQueues>(config, *hosts_[host], random(), log_, metrics_)));
-  scheduler_.Trace("server", static_cast<std::int64_t>(host), hosts_[host]->life);
-}
-
-void QueueWorld::OnHostCrashing(std::size_t host) {
-  for (const ServerPtr& server : servers_) {
-    if (&server->host() == hosts_[host].get()) server->Sever();
-  }
-}
-
-void QueueWorld::OnHostCrashed(std::size_t host) {
-  for (const ServerPtr& server : servers_) {
-    if (&server->host() == hosts_[host].get()) server->Stop();
-  }
-}
-
-QueueWorld::ServerPtr QueueWorld::ServerOn(std::size_t host) {
-  if (hosts_[host] == nullptr) return nullptr;
-  for (const ServerPtr& server : servers_) {
-    if (&server->host() == hosts_[host].get() && !server->severed() && !server->stopping())
-      return server;
-  }
-  return nullptr;
+  return std::make_unique<ServedQueues>(config, *hosts_[host], random(), log_, metrics_);
 }
 
 QueueWorld::ServerPtr QueueWorld::AnyServer() {
@@ -108,64 +82,6 @@ QueueWorld::ServerPtr QueueWorld::AnyServer() {
 Duration QueueWorld::Patience() {
   // Now and then less than the answer takes.
   return Lot(swarm_.weight_vanish) && acting_ ? Some(milliseconds(300)) : seconds(30);
-}
-
-void QueueWorld::Call(const ServerPtr& server, const std::string& method, std::string request,
-                      Duration timeout,
-                      std::function<void(const rpc::RpcStatus&, const std::string&)> check,
-                      Closure lost, Reply reply) {
-  struct Client {
-    bool done = false;     // The client has its answer, or has given up.
-    bool checked = false;  // The server has answered.
-    std::shared_ptr<CallState> state;
-    exec::TimerId timer = 0;
-    Closure lost;
-    Reply reply;
-  };
-  auto client = std::make_shared<Client>();
-  client->lost = std::move(lost);
-  client->reply = std::move(reply);
-  ++calls_open_;
-  const auto end = [this, client](bool answered, const rpc::RpcStatus& status,
-                                  const std::string& response) {
-    if (client->done) return;
-    client->done = true;
-    driver_.CancelTimer(client->timer);
-    --calls_open_;
-    Reply run = std::move(client->reply);
-    run(answered, status, response);
-  };
-  driver_.PostAt(world_clock_.Now() + NetworkDelay(),
-                 [this, server, method, request = std::move(request), timeout,
-                  check = std::move(check), client, end]() mutable {
-                   if (client->done) {  // Gave up before it was sent.
-                     if (client->lost) client->lost();
-                     return;
-                   }
-                   if (server->severed()) {
-                     client->checked = true;
-                     if (client->lost) client->lost();
-                     return end(false, {}, {});
-                   }
-                   client->state = server->Call(
-                       method, std::move(request), timeout,
-                       [this, client, end, check = std::move(check)](const rpc::RpcStatus& status,
-                                                                     const std::string& response) {
-                         client->checked = true;
-                         check(status, response);
-                         driver_.PostAt(world_clock_.Now() + NetworkDelay(),
-                                        [end, status, response] { end(true, status, response); });
-                       });
-                   // A server that dies answers nobody; what it did is unknown.
-                   client->timer =
-                       driver_.PostAt(world_clock_.Now() + timeout, [client, end, server] {
-                         CallState::Cancel(client->state);
-                         // Otherwise the server still answers, to nobody, and the books hear of it
-                         // then.
-                         if (server->severed() && !client->checked && client->lost) client->lost();
-                         end(false, {}, {});
-                       });
-                 });
 }
 
 void QueueWorld::Enqueue() {
@@ -210,7 +126,7 @@ void QueueWorld::PollLater(std::size_t worker, Duration delay) {
 }
 
 void QueueWorld::Poll(std::size_t worker) {
-  if (!working_) return;
+  if (!working()) return;
   Worker& self = workers_[worker];
   // In the safety phase clients wander, and owners fight; afterwards they are routed to one owner
   // for each queue.
@@ -394,16 +310,6 @@ void QueueWorld::LookAround() {
       nullptr, ignore);
 }
 
-void QueueWorld::StopSomething() {
-  const std::size_t host = random().Below(hosts_.size());
-  const ServerPtr server = ServerOn(host);
-  if (server == nullptr) return;
-  coverage_.Reach("act clean stop");
-  server->Stop();
-  // The next process of this host starts when the old one is gone, as with a data directory that is
-  // locked.
-}
-
 void QueueWorld::AddSecondOwner(std::size_t host) {
   // Clients move between hosts; some move now, all at once.
   coverage_.Reach("act second owner");
@@ -420,29 +326,9 @@ void QueueWorld::PauseSomething() {
                  [this, worker] { workers_[worker].paused = false; });
 }
 
-void QueueWorld::RestartCleanly() {
-  for (const ServerPtr& server : servers_) server->Stop();
-  std::vector<std::weak_ptr<ServerProcess>> old(servers_.begin(), servers_.end());
-  const bool stopped = RunSteps(
-      [&old] {
-        return std::all_of(old.begin(), old.end(), [](const auto& weak) { return weak.expired(); });
-      },
-      seconds(90));
-  judge_.Expect(stopped || judge_.failed(),
-                [] { return "servers do not stop within 90 s without faults"; });
-  if (!judge_.failed()) durable_.CheckAgainstStore();
-}
-
 void QueueWorld::CalmDown() {
   for (Worker& worker : workers_) worker.paused = false;
 }
-
-void QueueWorld::BeginStop() {
-  working_ = false;
-  for (const ServerPtr& server : servers_) server->Stop();
-}
-
-bool QueueWorld::Stopped() const { return servers_.empty() && calls_open_ == 0; }
 
 void QueueWorld::CheckDrained() {
   struct Sum {
@@ -484,22 +370,6 @@ void QueueWorld::CheckDrained() {
                std::to_string(sum->ended) + " (gone " + std::to_string(counts.gone) + "), open " +
                std::to_string(sum->open);
       });
-}
-
-void QueueWorld::Reap() {
-  std::vector<std::size_t> restart;
-  std::erase_if(servers_, [this, &restart](const ServerPtr& server) {
-    if (!server->stopping() || server.use_count() > 1 || !server->Destroyable()) return false;
-    for (std::size_t i = 0; i < hosts_.size(); ++i) {
-      if (hosts_[i].get() == &server->host()) restart.push_back(i);
-    }
-    return true;
-  });
-  if (working_) {
-    for (const std::size_t host : restart) StartServer(host);
-  }
-  std::erase_if(old_hosts_,
-                [](const std::shared_ptr<SimHost>& host) { return host.use_count() == 1; });
 }
 
 }  // namespace millrace::sim
