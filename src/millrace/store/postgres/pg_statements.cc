@@ -74,20 +74,28 @@ PgStatements::PgStatements(const RowLayout& layout) : layout_(layout) {
 
   // $1 and $2 hash and id of the queue, $3 and $4 of the tasks, $5 and $6 last pass and id, $7
   // rows, $8 synchronous_commit. With the queue's row locked, so that it never crosses a commit.
+  // The last of the rows is looked up, and all up to it are deleted: no join, whose plan would be
+  // right only for as many rows as there were when it was made.
+  const std::string doomed =
+      "FROM {tasks} k WHERE (SELECT n FROM sync) >= 0 AND k.range_hash = $3::int8 AND "
+      "k.task_queue_id = $4::bytea AND ";
+  const auto last = [](const char* column, const char* otherwise) {
+    return std::string("coalesce((SELECT ") + column + " FROM last), " + otherwise + ")";
+  };
   delete_tasks = make(
       "delete_tasks",
       "WITH locked AS MATERIALIZED (SELECT 1 FROM {queues} WHERE range_hash = $1::int8 AND "
       "task_queue_id = $2::bytea FOR UPDATE), "
       "sync AS MATERIALIZED (SELECT count(*) AS n, set_config('synchronous_commit', $8::text, "
       "true) AS s FROM locked), "
-      "doomed AS MATERIALIZED (SELECT {pass} AS pass, k.task_id FROM sync, {tasks} k WHERE "
-      "sync.n >= 0 AND k.range_hash = $3::int8 AND k.task_queue_id = $4::bytea AND " +
-          std::string(pass ? "(k.pass, k.task_id) <= ($5::int8, $6::int8)"
-                           : "$5::int8 = 0 AND k.task_id <= $6::int8") +
-          " ORDER BY " + order +
-          " LIMIT $7::int8) "
-          "DELETE FROM {tasks} k USING doomed WHERE k.range_hash = $3::int8 AND k.task_queue_id = "
-          "$4::bytea AND {pass} = doomed.pass AND k.task_id = doomed.task_id");
+      "last AS MATERIALIZED (SELECT {pass} AS pass, k.task_id " +
+          doomed +
+          (pass ? "(k.pass, k.task_id) <= ($5::int8, $6::int8)"
+                : "$5::int8 = 0 AND k.task_id <= $6::int8") +
+          " ORDER BY " + order + " OFFSET greatest($7::int8, 1) - 1 LIMIT 1) DELETE " + doomed +
+          (pass ? "(k.pass, k.task_id) <= (" + last("pass", "$5::int8") + ", " +
+                      last("task_id", "$6::int8") + ")"
+                : "$5::int8 = 0 AND k.task_id <= " + last("task_id", "$6::int8")));
 
   // $1 and $2 hash and id of the queue, $3 expected range id, $4 to $6 hashes, first ids and end
   // ids of its tasks. Answers with the stored range id.
