@@ -95,7 +95,7 @@ Status Server::OpenStore() {
   store::ThreadedTaskStoreConfig threads;
   // Each queue holds back by itself what nobody waits for.
   threads.relaxed_write_delay = Duration::zero();
-  if (config_.store.kind == StoreKind::kPostgres) threads.commit_threads = config_.postgres.writers;
+  if (config_.store.kind == StoreKind::kPostgres) threads.deletes_apart = true;
   async_store_ = std::make_unique<store::ThreadedTaskStore>(*store_, threads, metrics_);
   return OkStatus();
 }

@@ -207,16 +207,10 @@ std::vector<Setting> MakeTable() {
                    const SettingValue& value) { Assign(config.postgres.url, value); }});
   table.push_back({.name = "postgres.connections_max",
                    .type = kInt,
-                   .help = "connections to the database: one for each writer, the others for reads",
+                   .help = "connections to the database: one writes, one deletes what is done, the others read",
                    MR_FIELD(postgres.connections_max),
                    .min = 2,
                    .max = 1'000});
-  table.push_back({.name = "postgres.writers",
-                   .type = kInt,
-                   .help = "groups of writes under way at once; a queue's writes stay in order",
-                   MR_FIELD(postgres.writers),
-                   .min = 1,
-                   .max = 16});
   table.push_back({.name = "postgres.connect_timeout",
                    .type = kDuration,
                    .help = "how long making a connection may take",

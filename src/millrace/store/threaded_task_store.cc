@@ -1,9 +1,7 @@
 #include "millrace/store/threaded_task_store.h"
 
-#include <functional>
 #include <utility>
 
-#include "millrace/base/check.h"
 #include "millrace/store/commit_thread.h"
 #include "millrace/store/read_threads.h"
 
@@ -20,26 +18,18 @@ void Reply(exec::Strand& strand, Done done, Answer answer) {
 
 ThreadedTaskStore::ThreadedTaskStore(TaskStore& store, const ThreadedTaskStoreConfig& config,
                                      Metrics& metrics)
-    : store_(store), reads_(std::make_unique<ReadThreads>(config.read_threads)) {
-  MR_CHECK(config.commit_threads > 0);
-  for (std::size_t i = 0; i < config.commit_threads; ++i) {
-    commits_.push_back(std::make_unique<CommitThread>(store, config, metrics));
-  }
+    : store_(store),
+      commits_(std::make_unique<CommitThread>(store, config, metrics)),
+      reads_(std::make_unique<ReadThreads>(config.read_threads)) {
+  if (config.deletes_apart) deletes_ = std::make_unique<ReadThreads>(1);
 }
 
 ThreadedTaskStore::~ThreadedTaskStore() = default;
 
-CommitThread& ThreadedTaskStore::CommitsOf(const PhysicalQueueKey& queue) {
-  if (commits_.size() == 1) return *commits_.front();
-  const std::hash<std::string> hash;
-  return *commits_[(hash(queue.persistence_name) ^ hash(queue.namespace_id)) % commits_.size()];
-}
-
 StoreTraits ThreadedTaskStore::traits() const { return store_.traits(); }
 
 void ThreadedTaskStore::Commit(QueueWrite write, exec::Strand& strand, CommitCallback done) {
-  CommitThread& thread = CommitsOf(write.queue);
-  thread.Commit(std::move(write), strand, std::move(done));
+  commits_->Commit(std::move(write), strand, std::move(done));
 }
 
 void ThreadedTaskStore::ReadMetadata(const PhysicalQueueKey& queue, exec::Strand& strand,
@@ -70,10 +60,12 @@ void ThreadedTaskStore::DeleteTasksThrough(const PhysicalQueueKey& queue, Subque
                                            TaskLevel through, std::size_t limit,
                                            exec::Strand& strand,
                                            Callback<std::optional<std::int64_t>> done) {
-  CommitsOf(queue).Run(
-      [this, queue, subqueue, through, limit, &strand, done = std::move(done)]() mutable {
-        Reply(strand, std::move(done), store_.DeleteTasksThrough(queue, subqueue, through, limit));
-      });
+  Closure deletion = [this, queue, subqueue, through, limit, &strand,
+                      done = std::move(done)]() mutable {
+    Reply(strand, std::move(done), store_.DeleteTasksThrough(queue, subqueue, through, limit));
+  };
+  if (deletes_ != nullptr) return deletes_->Run(std::move(deletion));
+  commits_->Run(std::move(deletion));
 }
 
 void ThreadedTaskStore::ReadSideRows(const PhysicalQueueKey& queue, std::string prefix,
@@ -95,7 +87,7 @@ void ThreadedTaskStore::ListQueues(std::string page_token, std::size_t limit, ex
 
 void ThreadedTaskStore::DeleteQueue(const PhysicalQueueKey& queue, RangeId expected_range_id,
                                     exec::Strand& strand, StatusCallback done) {
-  CommitsOf(queue).Run([this, queue, expected_range_id, &strand, done = std::move(done)]() mutable {
+  commits_->Run([this, queue, expected_range_id, &strand, done = std::move(done)]() mutable {
     Reply(strand, std::move(done), store_.DeleteQueue(queue, expected_range_id));
   });
 }

@@ -14,9 +14,10 @@ namespace millrace::store {
 
 struct ThreadedTaskStoreConfig {
   int read_threads = 2;
-  // Threads that commit. A queue's writes and deletions all go to one of them, so that they stay in
-  // order. More than one is for a store that takes several groups at once and mostly waits.
-  std::size_t commit_threads = 1;
+  // Finished tasks are deleted (DeleteTasksThrough) by a thread of its own, while others commit:
+  // for a store whose deletions take long and do not disturb its commits. No row of theirs is ever
+  // written again, so that no order is needed.
+  bool deletes_apart = false;
   // Rows, payloads and names of one commit group. One write alone may be larger.
   std::size_t group_bytes_max = 8u << 20;
   std::size_t group_writes_max = 4'096;
@@ -24,12 +25,12 @@ struct ThreadedTaskStoreConfig {
   Duration relaxed_write_delay = std::chrono::milliseconds(5);
 };
 
-// AsyncTaskStore over a blocking TaskStore: one thread commits (or a few, each for its queues), a
-// few read.
+// AsyncTaskStore over a blocking TaskStore: one thread commits, a few read.
 //
-// A commit thread takes whatever writes of all its queues gathered while the last group was being
+// The commit thread takes whatever writes of all its queues gathered while the last group was being
 // made durable and commits them together, so the group grows with the load and a lone write never
-// waits. Deletions (DeleteTasksThrough, DeleteQueue) take their place in the same order.
+// waits. DeleteQueue takes its place in the same order, and so does DeleteTasksThrough unless it
+// has a thread of its own.
 //
 // Thread: any. Construct before and destroy after every strand user; the strands must still run or
 // accept posts.
@@ -64,11 +65,10 @@ class ThreadedTaskStore final : public AsyncTaskStore {
   Status Health() override;
 
  private:
-  class CommitThread& CommitsOf(const PhysicalQueueKey& queue);
-
   TaskStore& store_;
-  std::vector<std::unique_ptr<class CommitThread>> commits_;
+  std::unique_ptr<class CommitThread> commits_;
   std::unique_ptr<class ReadThreads> reads_;
+  std::unique_ptr<class ReadThreads> deletes_;  // Null: commits_ deletes.
 };
 
 }  // namespace millrace::store

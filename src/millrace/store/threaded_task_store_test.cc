@@ -49,10 +49,23 @@ class DoorStore final : public TaskStore {
     open_ = true;
     changed_.NotifyAll();
   }
-  void AwaitCommitAtDoor() { AwaitCommitsAtDoor(1); }
-  void AwaitCommitsAtDoor(int count) {
+  void AwaitCommitAtDoor() {
     MutexLock lock(mutex_);
-    while (at_door_ < count) changed_.Wait(mutex_);
+    while (at_door_ == 0) changed_.Wait(mutex_);
+  }
+  // The door for deletions.
+  void CloseForDeletions() {
+    MutexLock lock(mutex_);
+    deletions_open_ = false;
+  }
+  void OpenForDeletions() {
+    MutexLock lock(mutex_);
+    deletions_open_ = true;
+    changed_.NotifyAll();
+  }
+  void AwaitDeletionAtDoor() {
+    MutexLock lock(mutex_);
+    while (!deletion_at_door_) changed_.Wait(mutex_);
   }
   std::vector<std::size_t> groups() {
     MutexLock lock(mutex_);
@@ -81,6 +94,12 @@ class DoorStore final : public TaskStore {
   Result<std::optional<std::int64_t>> DeleteTasksThrough(const PhysicalQueueKey& queue,
                                                          Subqueue subqueue, TaskLevel through,
                                                          std::size_t limit) override {
+    {
+      MutexLock lock(mutex_);
+      deletion_at_door_ = true;
+      changed_.NotifyAll();
+      while (!deletions_open_) changed_.Wait(mutex_);
+    }
     return inner_.DeleteTasksThrough(queue, subqueue, through, limit);
   }
   Result<SidePage> ReadSideRows(const PhysicalQueueKey& queue, std::string_view prefix,
@@ -101,6 +120,8 @@ class DoorStore final : public TaskStore {
   CondVar changed_;
   bool open_ MR_GUARDED_BY(mutex_) = true;
   int at_door_ MR_GUARDED_BY(mutex_) = 0;
+  bool deletions_open_ MR_GUARDED_BY(mutex_) = true;
+  bool deletion_at_door_ MR_GUARDED_BY(mutex_) = false;
   std::vector<std::size_t> groups_ MR_GUARDED_BY(mutex_);
 };
 
@@ -130,43 +151,21 @@ class ThreadedTaskStoreTest : public ::testing::Test {
   std::unique_ptr<ThreadedTaskStore> threaded_;
 };
 
-TEST_F(ThreadedTaskStoreTest, SeveralCommitThreadsKeepEachQueuesOrder) {
-  constexpr int kQueues = 20;
-  constexpr std::int64_t kLeases = 30;
+TEST_F(ThreadedTaskStoreTest, ADeletionMayTakeItsTimeWhileOthersCommit) {
   ThreadedTaskStoreConfig config;
-  config.commit_threads = 3;
+  config.deletes_apart = true;
   Start(config);
-  // Each lease expects the one before it.
-  std::vector<std::future<Status>> answers;
-  for (std::int64_t range_id = 1; range_id <= kLeases; ++range_id) {
-    for (int queue = 0; queue < kQueues; ++queue) {
-      QueueWrite lease = Lease(queue);
-      lease.expected_range_id = RangeId{range_id - 1};
-      lease.metadata->range_id = RangeId{range_id};
-      answers.push_back(Commit(std::move(lease)));
-    }
-  }
-  // A deletion takes its place behind them.
+  EXPECT_TRUE(Commit(Lease(1)).get().ok());
+  store_.CloseForDeletions();
   std::promise<Status> deleted;
-  threaded_->DeleteQueue(Queue(7), RangeId{kLeases}, strand_,
-                         [&](Status status) { deleted.set_value(std::move(status)); });
-  for (auto& answer : answers) {
-    const Status status = answer.get();
-    EXPECT_TRUE(status.ok()) << status;
-  }
+  threaded_->DeleteTasksThrough(
+      Queue(1), 0, TaskLevel::Max(), 10, strand_,
+      [&](const Result<std::optional<std::int64_t>>& rows) { deleted.set_value(rows.status()); });
+  store_.AwaitDeletionAtDoor();
+  EXPECT_TRUE(Commit(Create(1, 1)).get().ok());
+  EXPECT_TRUE(Commit(Lease(2)).get().ok());
+  store_.OpenForDeletions();
   EXPECT_TRUE(deleted.get_future().get().ok());
-}
-
-TEST_F(ThreadedTaskStoreTest, SeveralCommitThreadsCommitAtOnce) {
-  ThreadedTaskStoreConfig config;
-  config.commit_threads = 4;
-  Start(config);
-  store_.Close();
-  std::vector<std::future<Status>> answers;
-  for (int queue = 0; queue < 50; ++queue) answers.push_back(Commit(Lease(queue)));
-  store_.AwaitCommitsAtDoor(2);
-  store_.Open();
-  for (auto& answer : answers) EXPECT_TRUE(answer.get().ok());
 }
 
 TEST_F(ThreadedTaskStoreTest, EveryOperationAnswersOnTheStrand) {

@@ -12,10 +12,8 @@ struct PostgresConfig {
   // from the PG* environment variables, the service file and the password file, as usual.
   std::string url;
 
-  // Connections of one process: one for each writer, the others for reads.
+  // Connections of one process: one writes, one deletes what is done, the others read.
   std::size_t connections_max = 4;
-  // Groups of writes under way at once. A queue's writes go one after the other all the same.
-  std::size_t writers = 1;
   // How long a call waits for a free one.
   Duration connection_wait_max = std::chrono::seconds(5);
 
