@@ -205,12 +205,13 @@ std::vector<Setting> MakeTable() {
        },
        .write = [](ServerConfig& config,
                    const SettingValue& value) { Assign(config.postgres.url, value); }});
-  table.push_back({.name = "postgres.connections_max",
-                   .type = kInt,
-                   .help = "connections to the database: one writes, one deletes what is done, the others read",
-                   MR_FIELD(postgres.connections_max),
-                   .min = 2,
-                   .max = 1'000});
+  table.push_back(
+      {.name = "postgres.connections_max",
+       .type = kInt,
+       .help = "connections to the database: one writes, one deletes what is done, the others read",
+       MR_FIELD(postgres.connections_max),
+       .min = 2,
+       .max = 1'000});
   table.push_back({.name = "postgres.connect_timeout",
                    .type = kDuration,
                    .help = "how long making a connection may take",
