@@ -222,9 +222,9 @@ TEST_P(PostgresPlans, ReadWhatTheyAreAskedFor) {
 INSTANTIATE_TEST_SUITE_P(AllTables, PostgresPlans,
                          ::testing::Combine(::testing::Values("Standalone", "Classic", "Fair"),
                                             ::testing::Range(std::size_t{0}, Operations().size())),
-                         [](const ::testing::TestParamInfo<PostgresPlans::ParamType>& info) {
-                           return std::get<0>(info.param) +
-                                  Operations()[std::get<1>(info.param)].name;
+                         [](const ::testing::TestParamInfo<PostgresPlans::ParamType>& param) {
+                           return std::get<0>(param.param) +
+                                  Operations()[std::get<1>(param.param)].name;
                          });
 
 }  // namespace
