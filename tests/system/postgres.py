@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import pathlib
 import pwd
@@ -12,11 +11,9 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 
 from harness import wait_until
-
-_LIBC = ctypes.CDLL(None)
-_PR_SET_PDEATHSIG = 1
 
 
 def programs() -> pathlib.Path:
@@ -49,17 +46,34 @@ class Postgres:
         self.start()
 
     def start(self) -> None:
-        # prctl by way of the C library: a fork with other threads around must not run Python code that takes locks.
+        """Recovery from an immediate stop may take long on a busy machine, and may find its predecessor's memory still there."""
+        for attempt in range(5):
+            self._launch()
+            try:
+                wait_until(self._answers_or_ended, "PostgreSQL answers", patience=180)
+            except AssertionError as error:
+                raise AssertionError(self._log()) from error
+            if self._process is not None and self._process.poll() is None:
+                return
+            time.sleep(1 << attempt)
+        raise AssertionError(f"PostgreSQL does not start: {self._log()}")
+
+    def _log(self) -> str:
+        path = self.folder / "log"
+        return f"its log: {path.read_text(errors='replace')[-4000:]}" if path.exists() else "no log"
+
+    def _launch(self) -> None:
+        # setpriv rather than preexec_fn: a fork with other threads around must not run Python code.
         with open(self.folder / "log", "ab") as log:
             self._process = subprocess.Popen(
-                [programs() / "postgres", "-D", self.folder / "data", "-k", self.folder, "-p", str(self.port),
-                 "-c", "shared_buffers=64MB", "-c", "max_wal_size=512MB", *(self._tcp or ["-c", "listen_addresses="])],
-                cwd=self.folder, stdout=log, stderr=log, env={"PATH": os.environ["PATH"]},
-                preexec_fn=lambda: _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT), **self._user)
-        wait_until(self._answers, "PostgreSQL answers")
+                ["setpriv", "--pdeathsig", "QUIT", programs() / "postgres", "-D", self.folder / "data", "-k", self.folder,
+                 "-p", str(self.port), "-c", "shared_buffers=64MB", "-c", "max_wal_size=512MB", *(self._tcp or ["-c", "listen_addresses="])],
+                cwd=self.folder, stdout=log, stderr=log, env={"PATH": os.environ["PATH"]}, **self._user)
 
-    def _answers(self) -> bool:
-        assert self._process is not None and self._process.poll() is None, (self.folder / "log").read_text()[-4000:]
+    def _answers_or_ended(self) -> bool:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            return True
         ready = subprocess.run([programs() / "pg_isready", "-q", "-h", self.folder, "-p", str(self.port)], check=False)
         return ready.returncode == 0
 

@@ -2,7 +2,9 @@
 
 #include <sys/random.h>
 
+#include <array>
 #include <bit>
+#include <cstddef>
 
 #include "millrace/base/check.h"
 
@@ -31,9 +33,15 @@ std::uint64_t SeededRandom::Next() {
 }
 
 std::uint64_t SystemRandom::Next() {
-  std::uint64_t value = 0;
-  MR_CHECK(getrandom(&value, sizeof(value), 0) == sizeof(value));
-  return value;
+  // The most that getrandom always gives in one piece.
+  constexpr std::size_t kWords = 256 / sizeof(std::uint64_t);
+  thread_local std::array<std::uint64_t, kWords> words;
+  thread_local std::size_t left = 0;
+  if (left == 0) {
+    MR_CHECK(getrandom(words.data(), sizeof(words), 0) == sizeof(words));
+    left = kWords;
+  }
+  return words[--left];
 }
 
 }  // namespace millrace

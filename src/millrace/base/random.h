@@ -30,7 +30,8 @@ class SeededRandom final : public Random {
   std::uint64_t state_[4];
 };
 
-// The kernel's generator (getrandom). Thread: any.
+// The kernel's generator (getrandom), asked for 256 bytes at a time by each thread. A forked child
+// would repeat what its parent has left; this program does not fork without exec. Thread: any.
 class SystemRandom final : public Random {
  public:
   std::uint64_t Next() override;
