@@ -70,6 +70,7 @@ namespace millrace::mutation {
   /* cluster */                                                                                   \
   X(owner_before_agreement, "a new owner does not wait until the old ones gave up")               \
   X(unknown_outcome_repeated, "a call that may have been done is made again")                     \
+  X(passed_on_again, "a call that another node passed on is passed on again")                     \
   /* temporal */                                                                                  \
   X(absent_partition_forgotten, "what another host stores in an empty partition is not found")    \
   X(failed_start_dropped, "a task whose start failed is taken for started")                       \

@@ -248,7 +248,7 @@ void Router::Try(const RoutedPtr& call) {
     if (!call->route->rules.judged_by_store && !view->MayLease(now)) return Again(call);
     return Here(call);
   }
-  if (call->from_node) {
+  if (call->from_node && !MR_MUTANT(passed_on_again)) {
     nudge_();
     return TurnAway(call);
   }

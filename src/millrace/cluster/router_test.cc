@@ -69,7 +69,8 @@ class FakeCall final : public rpc::ServerCall {
   UniqueFunction<void(rpc::RpcStatus, std::string)> on_finish_;
 };
 
-// Calls between the nodes of a test.
+// Calls between the nodes of a test. They take no time: one that goes in circles would never end,
+// so there is a most.
 class FakePeers final : public Peers {
  public:
   struct Open {
@@ -85,7 +86,7 @@ class FakePeers final : public Peers {
     const std::uint64_t id = ++last_;
     ++calls;
     open_.emplace(id, Open{std::make_shared<Ended>(), std::move(done), node.id});
-    if (never_sent) {
+    if (never_sent || calls > kCallsMax) {
       EndWith(id, rpc::Code::kUnavailable, true);
       return {1, 0, id};
     }
@@ -141,6 +142,8 @@ class FakePeers final : public Peers {
       done(std::move(result));
     });
   }
+
+  static constexpr int kCallsMax = 10'000;
 
   exec::ManualExecutor& executor_;
   std::map<std::uint64_t, Open> open_;
