@@ -434,6 +434,11 @@ void ClientConnection::OnStreamClosed(std::int32_t stream_id, std::uint32_t erro
   call.connection = nullptr;
   bool refused = false;
   call.result.status = call.reply->EndStatus(error, &refused);
+  // A server whose own timer was quicker than ours resets the stream before it is our turn.
+  if (error == NGHTTP2_CANCEL && !call.reply->has_status() &&
+      call.options.deadline <= loop_.clock().Now()) {
+    call.result.status = {Code::kDeadlineExceeded, "deadline passed", {}};
+  }
   if (error != NGHTTP2_NO_ERROR && !call.headers_sent) {
     refused = true;
     call.result.status = {Code::kUnavailable, "the connection did not take the call", {}};

@@ -3,6 +3,7 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -148,6 +149,31 @@ TEST_F(ClientConnectionTest, AWaitingCallsDeadlineEndsIt) {
   EXPECT_TRUE(first.get().status.ok());
   RoundTrip(*peer);
   EXPECT_EQ(peer->received().streams.size(), 1u);
+}
+
+// The server's timer for the same deadline may be the quicker one.
+TEST_F(ClientConnectionTest, AStreamThatIsResetAtItsDeadlineHasExceededIt) {
+  Open();
+  auto other = Call();
+  const auto peer = Accept();
+  peer->ReadUntilStreamEnds(1);
+  CallOptions options;
+  options.deadline = clock_.Now() + std::chrono::milliseconds(50);
+  auto late = Call(options);
+  peer->ReadUntilStreamEnds(3);
+  // The loop sees the reset and the end of its timer at once.
+  std::promise<void> held;
+  std::promise<void> sent;
+  loop_->Post([&] {
+    held.set_value();
+    sent.get_future().wait();
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  });
+  held.get_future().wait();
+  peer->Send(Frame(frame::kReset, 0, 3, Number32(8)) + Frame(frame::kReset, 0, 1, Number32(8)));
+  sent.set_value();
+  EXPECT_EQ(late.get().status.code, Code::kDeadlineExceeded);
+  EXPECT_EQ(other.get().status.code, Code::kCancelled);
 }
 
 TEST_F(ClientConnectionTest, CallsSpreadAndAFullConnectionIsPassedOver) {
