@@ -152,7 +152,9 @@ bool PgTestProxy::FromClient(Pair& pair) {
     Close(pair.client);
     return pair.harm != Harm::kNone;
   }
-  if (pair.harm == Harm::kNone) {
+  // The pool's own watch opens and closes sessions at any time: that is no message of a test's.
+  const bool opens_or_closes = bytes[0] == '\0' || bytes[0] == 'X';
+  if (pair.harm == Harm::kNone && !opens_or_closes) {
     MutexLock lock(mutex_);
     if (armed_ != Harm::kNone) {
       pair.harm = std::exchange(armed_, Harm::kNone);

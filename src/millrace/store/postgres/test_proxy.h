@@ -33,7 +33,8 @@ class PgTestProxy {
     kSilence,     // As kCutAfter, but nothing is cut.
     kHold,        // The message waits for Release, even when its client has gone.
   };
-  // The next client message meets it; once.
+  // The next client message that asks for something meets it; once. Opening and closing a session
+  // does not count.
   void Arm(Harm harm);
   // Held messages reach the server; returns when it has answered them.
   void Release();
