@@ -28,25 +28,29 @@ class Postgres:
 
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="millrace_pg_"))
-        self._user: dict[str, object] = {}
+        self._owner: pwd.struct_passwd | None = None
+        # A program of its own changes the user, rather than Popen's arguments: those make Python fork, and gRPC's handler of
+        # forks was seen to crash in the child once the process has many threads and lost connections.
+        self._as_owner: list[str] = []
         if os.geteuid() == 0:
             try:
-                other = pwd.getpwnam("postgres")
+                self._owner = pwd.getpwnam("postgres")
             except KeyError:
-                other = pwd.getpwnam("nobody")
-            os.chown(self.folder, other.pw_uid, other.pw_gid)
-            self._user = {"user": other.pw_uid, "group": other.pw_gid, "extra_groups": []}
+                self._owner = pwd.getpwnam("nobody")
+            os.chown(self.folder, self._owner.pw_uid, self._owner.pw_gid)
+            self._as_owner = ["setpriv", f"--reuid={self._owner.pw_uid}", f"--regid={self._owner.pw_gid}", "--clear-groups"]
         self._process: subprocess.Popen[bytes] | None = None
         self._databases = 0
         self._tcp: list[str] = []
         self.port = 5432  # Names the Unix socket's file; nobody listens on it otherwise.
-        subprocess.run([programs() / "initdb", "-D", self.folder / "data", "-U", "millrace", "-A", "trust", "-E", "UTF8",
+        subprocess.run([*self._as_owner, programs() / "initdb", "-D", self.folder / "data", "-U", "millrace", "-A", "trust", "-E", "UTF8",
                         "--locale=C", "--no-sync"], check=True, cwd=self.folder, stdout=subprocess.DEVNULL,
-                       env={"PATH": os.environ["PATH"]}, **self._user)
+                       env={"PATH": os.environ["PATH"]})
         self.start()
 
     def start(self) -> None:
-        """Recovery from an immediate stop may take long on a busy machine, and may find its predecessor's memory still there."""
+        """Recovery from an immediate stop may take long on a busy machine. A predecessor's memory may still be there: then it is
+        tried again."""
         for attempt in range(5):
             self._launch()
             try:
@@ -56,19 +60,19 @@ class Postgres:
             if self._process is not None and self._process.poll() is None:
                 return
             time.sleep(1 << attempt)
-        raise AssertionError(f"PostgreSQL does not start: {self._log()}")
+        assert self._process is not None
+        raise AssertionError(f"PostgreSQL does not start, exit code {self._process.returncode}: {self._log()}")
 
     def _log(self) -> str:
         path = self.folder / "log"
         return f"its log: {path.read_text(errors='replace')[-4000:]}" if path.exists() else "no log"
 
     def _launch(self) -> None:
-        # setpriv rather than preexec_fn: a fork with other threads around must not run Python code.
         with open(self.folder / "log", "ab") as log:
             self._process = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "QUIT", programs() / "postgres", "-D", self.folder / "data", "-k", self.folder,
+                [*self._as_owner, "setpriv", "--pdeathsig", "QUIT", programs() / "postgres", "-D", self.folder / "data", "-k", self.folder,
                  "-p", str(self.port), "-c", "shared_buffers=64MB", "-c", "max_wal_size=512MB", *(self._tcp or ["-c", "listen_addresses="])],
-                cwd=self.folder, stdout=log, stderr=log, env={"PATH": os.environ["PATH"]}, **self._user)
+                cwd=self.folder, stdout=log, stderr=log, env={"PATH": os.environ["PATH"]})
 
     def _answers_or_ended(self) -> bool:
         assert self._process is not None
@@ -97,8 +101,8 @@ class Postgres:
             path = self.folder / "data" / name
             path.write_bytes(source.read_bytes())
             path.chmod(0o600)
-            if self._user:
-                os.chown(path, self._user["user"], self._user["group"])  # type: ignore[arg-type]
+            if self._owner is not None:
+                os.chown(path, self._owner.pw_uid, self._owner.pw_gid)
 
     def stop(self, number: int = signal.SIGINT) -> None:
         """SIGINT: fast; SIGQUIT: immediate, as if the machine had stopped."""
